@@ -57,14 +57,14 @@ def _init(graph: RuntimeGraph, limit: int) -> Iterator[str]:
 def _linking(graph: RuntimeGraph, limit: int) -> Iterator[str]:
     yield _heading("build(): operators joined by their operands")
     for operand in list(graph.operands.values())[:limit]:
-        users = ", ".join(op.name for op in operand.consumers) or "nobody"
-        maker = operand.producer.name if operand.producer is not None else "nobody"
+        users = ", ".join(op.name for op in operand.consumers) or "no operator"
+        maker = operand.producer.name if operand.producer is not None else "no operator"
         yield f"  operand {operand.name}: made by {maker}, used by {users}"
     yield from _cut(limit, len(graph.operands))
 
 
 def _order(graph: RuntimeGraph, limit: int) -> Iterator[str]:
-    yield _heading("build(): the order (Kahn: run what has all its operands, hand its results on)")
+    yield _heading("build(): the order (Kahn: run operators whose operands are all made)")
     for index, (op, ready) in enumerate(steps(graph.operators)):
         if index == limit:
             break
@@ -129,7 +129,7 @@ def _first(value: object) -> str:
 
 
 def _plan(graph: RuntimeGraph, limit: int) -> Iterator[str]:
-    yield _heading("the plan: when every value is made and forgotten")
+    yield _heading("the plan: when every value is made and released")
     spans = [each for each in lifetimes(graph.operators) if each.bytes]
     for each in spans[:limit]:
         span = "·" * min(each.start, 40) + "█" * min(each.end - each.start + 1, 40)
@@ -145,4 +145,4 @@ def _batches(graph: RuntimeGraph, limit: int) -> Iterator[str]:
     batching = decide(graph)
     yield _heading("other batches: the axis of the items, followed from operator to operator")
     yield f"  a batch of another size {_MODES[batching.mode]}"
-    yield f"  {batching.reason or 'each item of a batch gets the answer it gets alone'}"
+    yield f"  {batching.reason or 'each item of a batch gives the same result as alone'}"

@@ -26,7 +26,7 @@ def together(*axes: tuple[str, Iterable[object]]) -> pytest.MarkDecorator:
 
 
 def _by_name(names: str, value: object) -> tuple[object, ...]:
-    """What an axis of several names gives for each of them."""
+    """Return an axis's value for each of its names."""
     return value if "," in names and isinstance(value, tuple) else (value,)
 
 

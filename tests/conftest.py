@@ -47,7 +47,7 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
 
 
 def pytest_collection(session: pytest.Session) -> None:
-    """What is collected all stays: nothing of it is worth being looked at as it grows."""
+    """Disable garbage collection during collection: everything collected stays alive."""
     if not session.config.pluginmanager.hasplugin("dsession"):  # who hands tests out to others collects none
         gc.disable()
 
@@ -79,7 +79,7 @@ def pytest_runtest_logfinish() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def cache_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What is compiled is kept in a folder of this run: nothing comes from, or goes to, the user's own cache."""
+    """Use a cache folder of this run, not the user's own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         if sys.dont_write_bytecode:  # else each of some hundred child processes would compile all they import

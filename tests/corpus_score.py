@@ -56,7 +56,7 @@ def cases_of(folders: Sequence[Path], compare: ModuleType) -> Iterator[tuple[str
 
 
 def rows_of(param: Path, bin: Path, inputs: list[Any]) -> list[dict[str, Any]]:
-    """How every operator runs, those without a layer left out."""
+    """Return how every operator runs, without those that have no layer."""
     session = engine.Session(engine.load(param, bin), cache=None, threads=1)
     session.run(inputs)
     rows = [row for row in session.describe()["operators"] if "kernel" in row]

@@ -1,4 +1,4 @@
-"""What a process holds that must not grow with what it did: its threads and its file descriptors."""
+"""Resources of a process that must not grow with its work: threads and file descriptors."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tests.patience import PATIENCE_S
 
 
 def held(but: str | None = None) -> tuple[int, int]:
-    """How many threads and file descriptors this process has.
+    """Return the numbers of threads and of file descriptors of this process.
 
-    but: how the names of threads begin that are not counted: of a pool that stays, with as many as it once needed.
+    but: prefix of names of threads that are not counted: a pool keeps as many as it once needed.
     """
     gc.collect()
     threads = [each for each in threading.enumerate() if but is None or not each.name.startswith(but)]
@@ -23,7 +23,7 @@ def held(but: str | None = None) -> tuple[int, int]:
 
 
 def open_files(part: str | Path) -> int:
-    """How many descriptors this process has of files with this in their path, those without a name among them."""
+    """Return the number of open files of this process with this in their path, including unlinked ones."""
     found = 0
     for each in os.listdir("/proc/self/fd"):
         with suppress(OSError):  # others come and go
@@ -32,10 +32,10 @@ def open_files(part: str | Path) -> int:
 
 
 def assert_no_more(before: tuple[int, int], *, turns: int, but: str | None = None) -> None:
-    """Waits until hardly more is held than before.
+    """Wait until the resources are hardly more than before.
 
-    What every one of the turns left behind is found. A pool that made one more of the threads it may have, because
-    the others were not idle yet, has leaked none.
+    A leak in every turn is found. A pool that made one more of its allowed threads, because the others were not idle
+    yet, has leaked none.
     """
     end = time.monotonic() + PATIENCE_S
     while any(now >= then + turns // 2 for now, then in zip(held(but), before, strict=True)):

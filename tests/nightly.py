@@ -1,4 +1,4 @@
-"""Whether `make nightly` runs: there is time then for what else is tried on a few."""
+"""Flag of `make nightly`, which has time for tests that otherwise run on a few samples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long tests wait for what another thread, process or machine under load does."""
+"""Time limits of tests that wait for another thread, process or machine under load."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ PATIENCE_S: Final = 120.0
 
 
 def limits(first_s: float) -> Iterator[float]:
-    """Ever longer times for what has to begin before its time is up: how long that takes, a busy machine decides."""
+    """Yield growing time limits for work that must begin in time: a busy machine may need longer."""
     while first_s < PATIENCE_S:
         yield first_s
         first_s *= 4
 
 
 def until(condition: Callable[[], object]) -> None:
-    """Waits until it holds."""
+    """Wait until a condition holds."""
     end = time.monotonic() + PATIENCE_S
     while not condition():
-        assert time.monotonic() < end, "it did not come to pass"
+        assert time.monotonic() < end, "the condition did not become true in time"
         time.sleep(0.01)

@@ -143,13 +143,15 @@ def _operation(node: Call, strength: int) -> list[_Operand | str]:
 
 
 def explain(root: Node) -> str:
-    """Return a drawing of the tree, one node a line, arguments below their function::
+    """Return a drawing of the tree, one node a line, arguments below their function.
 
-    sub
-    ├─ @0
-    └─ mul
-       ├─ @1
-       └─ 2
+    ::
+
+        sub
+        ├─ @0
+        └─ mul
+           ├─ @1
+           └─ 2
     """
     lines: list[str] = []
     pending: list[tuple[Node, str, str]] = [(root, "", "")]

@@ -99,7 +99,7 @@ class Executor:
 
         Raises:
             CompileError: it must be compiled and cannot.
-            RunCancelledError: nobody wants it any more.
+            RunCancelledError: the run was cancelled.
         """
         return self._policy.prepare(
             graph, lambda compiled: compiled.prepare(specs, refresh=refresh, tune=tune, progress=progress)

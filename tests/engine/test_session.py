@@ -1,4 +1,4 @@
-"""What a caller may hand to run(), and what comes back."""
+"""Arguments of run(), and its results."""
 
 from __future__ import annotations
 

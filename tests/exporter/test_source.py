@@ -1,4 +1,4 @@
-"""Where models come from, and what is said when there is none."""
+"""Sources of models, and the errors if there is none."""
 
 from __future__ import annotations
 

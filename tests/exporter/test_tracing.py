@@ -1,4 +1,4 @@
-"""What the converter would lose of a trace: writes into what others share, functions that are no operators."""
+"""Parts of a trace that the converter would lose: writes into shared memory, functions that are not operators."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _NOT_COMPILED: Final = (
 _LAST_STEPS: Final = 8
 
 
-class Disagreement(Exception):
+class DisagreementError(Exception):
     """The two do not say the same."""
 
 
@@ -35,7 +35,7 @@ def by_both(graph: engine.RuntimeGraph, sample: Sample) -> list[Any]:
 
     Raises:
         EngineError: both refuse.
-        Disagreement: one of them does, or they answer otherwise.
+        DisagreementError: one of them does, or they answer otherwise.
     """
     return agreed(graph, sample.sets[0].inputs)
 
@@ -48,12 +48,12 @@ def agreed(graph: engine.RuntimeGraph, inputs: list[Any]) -> list[Any]:
         found = expected
     if isinstance(expected, engine.EngineError):
         if not isinstance(found, engine.EngineError):
-            raise Disagreement(
+            raise DisagreementError(
                 f"the reference refuses: {expected}; machine code gives {[each.shape for each in found]}"
             )
         raise expected
     if isinstance(found, engine.EngineError):
-        raise Disagreement(f"machine code refuses: {type(found).__name__} {found}") from found
+        raise DisagreementError(f"machine code refuses: {type(found).__name__} {found}") from found
     is_decided = not is_random(graph) and not is_ill_conditioned(graph, inputs)
     for index, (mine, its) in enumerate(zip(found, expected, strict=True)):
         compare_forms(f"output {index}", mine, its)
@@ -75,7 +75,7 @@ def _tried(session: engine.Session, inputs: list[Any]) -> Any:
 
 
 def is_random(graph: engine.RuntimeGraph) -> bool:
-    """Whether a layer of the graph draws numbers, so that no two runs give the same."""
+    """Return whether a layer of the graph draws random numbers, so that no two runs give the same."""
     modules = {
         part.__module__ for op in graph.operators if op.layer is not None for part in type(op.definition).__mro__
     }
@@ -86,10 +86,10 @@ def compare_forms(where: str, found: Any, expected: Any) -> None:
     """Hold the shape and dtype of one output against another's.
 
     Raises:
-        Disagreement: they differ.
+        DisagreementError: they differ.
     """
     if found.dtype != expected.dtype or found.shape != expected.shape:
-        raise Disagreement(f"{where}: {found.dtype} {found.shape} and {expected.dtype} {expected.shape}")
+        raise DisagreementError(f"{where}: {found.dtype} {found.shape} and {expected.dtype} {expected.shape}")
 
 
 def compare(
@@ -109,7 +109,7 @@ def compare(
         any_infinity: one element that is not finite is as good as another.
 
     Raises:
-        Disagreement: another shape, dtype or number.
+        DisagreementError: another shape, dtype or number.
     """
     compare_forms(where, found, expected)
     wide = np.complex128 if expected.dtype.kind == "c" else np.float64
@@ -126,7 +126,7 @@ def compare(
     others = ~finite & ~is_free
     if not (is_close and np.array_equal(mine[others], its[others], equal_nan=True)):
         largest = error.max(initial=0)
-        raise Disagreement(
+        raise DisagreementError(
             f"{where}: differs by {largest} of {scale}: {mine.reshape(-1)[:6]} and {its.reshape(-1)[:6]}"
         )
 

@@ -136,7 +136,7 @@ class Case:
 
     @property
     def data(self) -> bytes:
-        """All bytes of the request."""
+        """The whole request."""
         return b"".join(self.message)
 
     def problem(self, answer: Answer) -> str | None:
@@ -221,7 +221,7 @@ def _digits(random_: np.random.Generator, items: int) -> Array:
 
 @dataclass
 class Report:
-    """What was seen: how many answers were right, how often clients did what, and what was wrong."""
+    """Counts of correct answers and client behaviours, and the findings."""
 
     counts: Counter[str] = field(default_factory=Counter)
     findings: list[str] = field(default_factory=list)

@@ -38,7 +38,7 @@ _TOO_LONG = ("too slow", "no answer", "died: SIGXCPU")
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What a case may take.
+    """Resource limits of a case.
 
     Args:
         address_bytes: address space of the child (RLIMIT_AS); more cannot be had.
@@ -55,7 +55,7 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What came of a case.
+    """Result of a case.
 
     Args:
         outcome: the front end's word, or what was found.
@@ -119,7 +119,7 @@ class Child:
         return self._judged(Result(case=case, **json.loads(line)))
 
     def _waits_for(self, process: subprocess.Popen[bytes]) -> bool:
-        """Whether it answers, or ends; one that is at work may be kept waiting for a processor by others."""
+        """Return whether it answers or ends; a working child may wait for a processor."""
         before = -1.0
         while not select.select([process.stdout], [], [], self._limits.wall_s)[0]:
             if (now := _cpu_s(process.pid)) - before < _AT_WORK * self._limits.wall_s:

@@ -1,4 +1,4 @@
-"""What a client sends: values, dtypes, shapes and layouts that no model was recorded with.
+"""Inputs from clients: values, dtypes, shapes and layouts that no model was recorded with.
 
 Every recorded sample is a graph with inputs that it takes. A case is the graph, with its sizes as the file has them, or
 left open, or with nothing said of its inputs at all, and inputs that were changed one after the other. It runs on both
@@ -189,7 +189,7 @@ def attempt(case: list[Any]) -> str:
     """Run a case on both backends; in a word, what came of it.
 
     Raises:
-        Disagreement: they do not say the same, or a layout in memory changed the answer.
+        DisagreementError: they do not say the same, or a layout in memory changed the answer.
         EngineError: what stands for an exception that nobody foresaw.
     """
     return _attempt(case, agreed)

@@ -228,7 +228,7 @@ def attempt(case: Any) -> str:
 
 
 def _is_dear(graph: engine.RuntimeGraph, session: engine.Session, inputs: list[np.ndarray]) -> bool:
-    """Whether an honest run takes more than a case may: a server admits and times those."""
+    """Return whether a valid run exceeds the limits of a case: a server admits and times those."""
     return (graph.describe()["totals"]["flops"] or 0) > DEAR_FLOPS or session.estimate_bytes(inputs) > DEAR_BYTES
 
 
@@ -238,7 +238,7 @@ def _run(graph: engine.RuntimeGraph, reference: engine.Session, inputs: list[np.
 
 
 def _affordable(count: int) -> None:
-    """What values ask for, which no estimate of a run can know: a server admits that as well."""
+    """Refuse sizes decided by values, which no estimate of a run includes; a server checks them as well."""
     if count > DEAR_BYTES:
         raise engine.ShapeError("too large to be run here", found=count)
 
@@ -330,7 +330,7 @@ def _compare(expected: Any, found: Any, inputs: list[np.ndarray], reference: eng
 
 
 def _narrowest(inputs: list[np.ndarray]) -> float:
-    """What the layers round results of narrow inputs to, of which machine code keeps more digits; 0 for none."""
+    """Return the precision that layers round narrow inputs' results to, and machine code does not; 0 for none."""
     return max((last_digit(each.dtype) for each in inputs), default=0.0)
 
 
@@ -344,7 +344,7 @@ def _largest_on_the_way(reference: engine.Session, inputs: list[np.ndarray]) -> 
 
 
 def _inputs(graph: engine.RuntimeGraph, case: Any) -> list[np.ndarray] | None:
-    """What the sample was recorded with where it fits, else noise of the announced shapes."""
+    """Return the sample's recorded inputs if they fit, else noise of the announced shapes."""
     given = samples()[case[0]].sets[0].inputs if isinstance(case, list) else []
     if len(given) == len(graph.inputs) and all(map(_fits, graph.inputs, given)):
         return list(given)
@@ -404,7 +404,7 @@ def _operands(lines: Lines) -> list[str]:
 
 @cache
 def samples() -> dict[str, Sample]:
-    """What is changed, by name: the recorded layers and networks."""
+    """Return the samples to change, by name: the recorded layers and networks."""
     return {sample.id: sample for folder in ("layers", "networks") for sample in all_samples(folder)}
 
 

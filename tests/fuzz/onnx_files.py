@@ -136,7 +136,7 @@ def _fitting(graph: engine.RuntimeGraph, case: Any) -> list[np.ndarray] | None:
 
 
 def _furnish(folder: Path) -> None:
-    """What the places of tensors may lead to."""
+    """Create the files that locations of tensors may lead to."""
     (folder / "below").mkdir(parents=True)
     (folder / "weights.bin").write_bytes(np.ones(100, np.float32).tobytes())
     (folder.parent / "weights.bin").write_bytes(bytes(4096))

@@ -50,7 +50,7 @@ _NUMBER: Final = re.compile(r"(?<![@\w.])-?[0-9][0-9.]*(?:e[+-]?[0-9]+)?")
 
 
 def values(original: Any) -> list[Any]:
-    """What may stand for a parameter: numbers, other kinds, lists of the right length, of others, of a million."""
+    """Yield replacements of a parameter: numbers, other kinds, lists of the right length, of others, of a million."""
     length = len(original) if isinstance(original, (tuple, list)) else 2
     items = list(original) if isinstance(original, (tuple, list)) else [original] * length
     lists: list[tuple[Any, ...]] = [(number,) * length for number in NUMBERS]
@@ -66,7 +66,7 @@ def expressions(text: str) -> list[str]:
 
 
 def mutants(key: str, original: Any) -> list[Any]:
-    """What may stand for a parameter of this name."""
+    """Yield replacements of a parameter of this name."""
     return expressions(str(original)) if key == "expr" else values(original)
 
 
@@ -106,7 +106,7 @@ def attempt_compiled(case: list[Any]) -> str:
     """The same on both backends.
 
     Raises:
-        Disagreement: machine code answers where the reference refuses, refuses where it answers, or answers otherwise.
+        DisagreementError: machine code and reference do not both refuse the case or agree on its result.
     """
     return _attempt(case, by_both)
 
@@ -154,7 +154,7 @@ def _largest_bytes(graph: engine.RuntimeGraph) -> int:
 
 
 def _taken_bytes(graph: engine.RuntimeGraph, sample: Sample) -> int:
-    """What a run takes by the engine's own estimate; a server asks before it admits one."""
+    """Return the bytes of a run by the engine's own estimate, which a server checks before it admits one."""
     return engine.Session(graph, backend="reference").estimate_bytes(sample.sets[0].inputs)
 
 

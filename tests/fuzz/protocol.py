@@ -58,7 +58,7 @@ def attempt(case: int) -> str:
 
 
 def _check(answer: Any) -> None:
-    """What an answer says of itself must be so."""
+    """Check that an answer agrees with its own metadata."""
     length = int(answer.headers.get(_LENGTH, len(answer.content)))
     head, left = json.loads(answer.content[:length]), len(answer.content) - length
     for row in head["outputs"]:

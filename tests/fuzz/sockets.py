@@ -113,7 +113,7 @@ IDLE = [b"", b"G", b"GET / HTTP/1.1\r\na: ", b"POST /infer HTTP/1.1\r\nhost: x\r
 
 @dataclass
 class Stream:
-    """What one client sends, and how it behaves."""
+    """Bytes sent by one client, and its behaviour."""
 
     pieces: list[bytes] = field(default_factory=list)
     pause_s: float = 0.0
@@ -124,7 +124,7 @@ class Stream:
 
 @dataclass
 class Report:
-    """What was seen."""
+    """Statuses and findings."""
 
     statuses: Counter[int] = field(default_factory=Counter)
     findings: list[str] = field(default_factory=list)
@@ -170,7 +170,7 @@ def chunked(random_: random.Random, body: bytes) -> bytes:
 
 
 def stream(random_: random.Random) -> Stream:
-    """What one client does."""
+    """Return one client's bytes and behaviour."""
     data = b"".join(request(random_) for _ in range(random_.choice([1, 1, 2, 5, 40])))
     if random_.random() < 0.2:  # bytes that were no grammar's idea
         position = random_.randrange(len(data) + 1)
@@ -197,7 +197,7 @@ class Server:
         return {name: len(os.listdir(f"/proc/{self.process.pid}/{name}")) for name in ("task", "fd")}
 
     def complaints(self) -> list[str]:
-        """What its log says, since the last time, that it should not: errors, and lines that somebody else wrote."""
+        """Return new log lines that should not be there: errors, and malformed lines."""
         lines = self._log.read().decode(errors="surrogateescape").splitlines()
         return [ascii(line)[:500] for line in lines if not LINE.fullmatch(line) or not line.isprintable()]
 
@@ -209,7 +209,7 @@ class Server:
         return socket.create_connection(("127.0.0.1", self.port), timeout=HEALTH_S)
 
     def health_s(self, what: bytes = b"live") -> float:
-        """How long the health takes to answer.
+        """Return the seconds until the health endpoint answers.
 
         Raises:
             OSError: it does not.
@@ -302,7 +302,7 @@ def play(server: Server, made: Stream) -> bytes:
 
 
 def judge(received: bytes, statuses: Counter[int]) -> str | None:
-    """What is wrong with answers; None when nothing is. The last one may be cut short by the client's own doing."""
+    """Return the fault of answers, or None. The last one may be cut short by the client itself."""
     while received:
         head, ended, rest = received.partition(b"\r\n\r\n")
         if not ended:
@@ -330,7 +330,7 @@ def judge(received: bytes, statuses: Counter[int]) -> str | None:
 
 
 def judge_error(status: int, headers: dict[bytes, bytes], body: bytes) -> str | None:
-    """What is wrong with an error."""
+    """Return the fault of an error answer, or None."""
     if status == 500 or len(body) > 20_000 or INSIDE.search(body):
         return f"an error of {status}: {body[:500]!r}"
     with suppress(ValueError, KeyError, TypeError):

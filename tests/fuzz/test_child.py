@@ -1,4 +1,4 @@
-"""What ends a process, holds it up or fills its memory is a finding, and the next case is tried all the same."""
+"""Cases that end a process, block it or fill its memory are findings, and the next case still runs."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import pytest
 
 from engine import RuntimeGraph, Session, TensorSpec
 from tests.engine.graph.build import built, op
-from tests.fuzz.agreement import Disagreement, compare
+from tests.fuzz.agreement import DisagreementError, compare
 from tests.fuzz.conditioning import has_any_infinity, undecided
 
 Array = np.ndarray
@@ -48,7 +48,7 @@ def test_what_is_decided_is_compared_and_what_is_not_is_left_out() -> None:
     its, mine = np.ones((2, 3)), np.ones((2, 3))
     mine[1] = np.nan
     compare("x", mine, its, undecided=np.array([[False], [True]]))
-    with pytest.raises(Disagreement):
+    with pytest.raises(DisagreementError):
         compare("x", mine, its, undecided=np.array([[True], [False]]))
 
 
@@ -57,7 +57,7 @@ def test_products_of_complex_numbers_may_be_any_infinity_but_no_number() -> None
     assert has_any_infinity(graph_of("torch.matmul", x, x), x)
     its, mine = np.array([complex(np.inf, 0), 1 + 1j]), np.array([complex(np.nan, np.nan), 1 + 1j])
     compare("x", mine, its, any_infinity=True)
-    with pytest.raises(Disagreement):
+    with pytest.raises(DisagreementError):
         compare("x", mine, its)
-    with pytest.raises(Disagreement):
+    with pytest.raises(DisagreementError):
         compare("x", np.array([2.0, 1 + 1j]), its, any_infinity=True)

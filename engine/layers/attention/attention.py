@@ -62,7 +62,7 @@ class ScaledDotProductAttention(Layer):
         return 2 * rows * (key.shape[-2] or 0) * ((query.shape[-1] or 0) + (output.shape[-1] or 0))
 
     def scratch_bytes(self, output: TensorSpec, *operands: object) -> int:
-        """Two tables of a score for each query and key."""
+        """Return the bytes of two tables of a score for each query and key."""
         query, key = operands[0], operands[1]
         if not (isinstance(query, TensorSpec) and isinstance(key, TensorSpec)):
             return 0
@@ -80,11 +80,11 @@ class ScaledDotProductAttention(Layer):
         lead = broadcast_shapes(query[:-2], self._grouped(query, key), self._grouped(query, value))
         scores: Shape = (*lead, query[-2], key[-2])
         if mask is not None:
-            scores = _told(scores, mask)
+            scores = _masked_shape(scores, mask)
         return (*scores[:-1], value[-1])
 
     def _grouped(self, query: Shape, other: Shape) -> Shape:
-        """The leading axes of key or value, after every head has been repeated for the heads it serves."""
+        """Return the leading axes of key or value, with every head repeated for the heads it serves."""
         if not self.enable_gqa or len(other) < 3 or len(query) < 3:
             return other[:-2]
         heads, groups = query[-3], other[-3]
@@ -93,17 +93,17 @@ class ScaledDotProductAttention(Layer):
         return (*other[:-3], heads)
 
 
-def _told(scores: Shape, mask: Shape) -> Shape:
-    """The shape of scores to which a mask is added: it may tell sizes that they leave open, and change none."""
-    told = broadcast_shapes(mask, scores)
-    if len(told) != len(scores) or not all(map(may_equal, told, scores)):
+def _masked_shape(scores: Shape, mask: Shape) -> Shape:
+    """Return the shape of scores with a mask added: it may determine open sizes, but change none."""
+    shape = broadcast_shapes(mask, scores)
+    if len(shape) != len(scores) or not all(map(may_equal, shape, scores)):
         found, expected = format_shape(mask), format_shape(scores)
         raise ShapeError("attn_mask does not broadcast to the scores", found=found, expected=expected)
-    return told
+    return shape
 
 
 def exponentials(scores: Array) -> tuple[Array, Array]:
-    """exp(scores - maximum) of every row, computed in place, and their sums; rows of -inf give zeros and a sum of 1."""
+    """Compute exp(scores - maximum) of every row in place, and the sums; rows of -inf give zeros and a sum of 1."""
     maxima = scores.max(axis=-1, keepdims=True, initial=-np.inf)
     maxima[maxima == -np.inf] = 0
     scores -= maxima
@@ -114,7 +114,7 @@ def exponentials(scores: Array) -> tuple[Array, Array]:
 
 
 def _masked(scores: Array, mask: Array | None) -> Array:
-    """The scores with a mask added: of booleans 0 where True and -inf where False, so that NaN stays what it is."""
+    """Return the scores with a mask added: for booleans 0 where True and -inf where False, so that NaN is kept."""
     if mask is None:
         return scores
     if mask.dtype == np.bool_:
@@ -123,7 +123,7 @@ def _masked(scores: Array, mask: Array | None) -> Array:
 
 
 def _for_every_head(x: Array, query: Array) -> Array:
-    """Keys or values with every head repeated for the heads of the query it serves."""
+    """Return keys or values with every head repeated for the query heads that it serves."""
     if x.ndim < 3 or query.ndim < 3:
         return x
     return np.repeat(x, query.shape[-3] // x.shape[-3], axis=-3)

@@ -141,7 +141,7 @@ class TransformerEncoderLayer(Layer):
         return apply_linear(active, *[cast(each, x.dtype) for each in (weight_2, bias_2)])
 
     def _masks(self, mask: Array | None, length: int) -> tuple[Array | None, Array | None]:
-        """The mask as attention and as key padding mask."""
+        """Return the mask as attention mask and as key padding mask."""
         if mask is None:
             return None, None
         blocked = mask != 0

@@ -1,4 +1,4 @@
-"""The computation of multi-head attention, apart from what its operands are and where its weights come from."""
+"""Computation of multi-head attention, independent of the roles of operands and the source of weights."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from engine.tensor import Array
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heads:
-    """The computation itself, on arrays of one dtype.
+    """Computation of attention on arrays of one dtype.
 
     Args:
-        arrangement: how sequences are laid out, and the number of heads.
+        arrangement: the layout of sequences, and the number of heads.
         inputs: weight (E, width) and bias (E,) or None of the projections of query, key and value.
         output: weight (E, E) and bias (E,) or None of the projection after attention.
         added: key and value (E,) of the positions that are added to every sequence.
-        replaces: whether -inf takes the place of a score that a boolean leaves out; else it is added, and NaN stays.
+        replaces: whether -inf replaces a score that a boolean masks out; else it is added, and NaN stays.
     """
 
     arrangement: Arrangement
@@ -43,7 +43,7 @@ class Heads:
         *,
         wants_weights: bool = False,
     ) -> tuple[Array, Array]:
-        """What attention makes of query, key and value, laid out as they are, and the weights (B, H, L, S)."""
+        """Return the attention of query, key and value in their layout, and the weights (B, H, L, S)."""
         q, k, v = (self._split(apply_linear(x, *into)) for x, into in zip(sequences, self.inputs, strict=True))
         keys = k.shape[2]
         for key, value in self.added:
@@ -58,13 +58,13 @@ class Heads:
         return self._join(matmul(weights, v) / totals), weights
 
     def _split(self, x: Array) -> Array:
-        """(B, H, L, width of a head) from a projected sequence."""
+        """Return a projected sequence as (B, H, L, width of a head)."""
         x = self.arrangement.to_batch_first(x)
         heads = self.arrangement.heads
         return x.reshape(*x.shape[:2], heads, x.shape[-1] // heads).transpose(0, 2, 1, 3)
 
     def _join(self, x: Array) -> Array:
-        """The projected output from (B, H, L, width of a head)."""
+        """Return the projected output of (B, H, L, width of a head)."""
         x = self.arrangement.from_batch_first(x.transpose(0, 2, 1, 3))
         return apply_linear(x.reshape(*x.shape[:-2], x.shape[-2] * x.shape[-1]), *self.output)
 
@@ -73,7 +73,7 @@ class Heads:
         return np.concatenate([x, np.broadcast_to(position.reshape(1, heads, 1, width), (batch, heads, 1, width))], 2)
 
     def _aligned(self, attention: Array | None, padding: Array | None, scores: tuple[int, ...]) -> list[Array]:
-        """The masks, to be broadcast against the scores (B, H, L, S)."""
+        """Return the masks, to be broadcast against the scores (B, H, L, S)."""
         masks = []
         if attention is not None:
             lead = scores[:2] if attention.ndim == 3 else ()
@@ -83,7 +83,7 @@ class Heads:
         return masks
 
     def _leave_out(self, scores: Array, mask: Array) -> None:
-        """Apply a mask in place: True is left out, a number is added."""
+        """Apply a mask in place: True masks out, a number is added."""
         if mask.dtype == np.bool_ and self.replaces:
             np.copyto(scores, -np.inf, where=mask)
         else:

@@ -42,7 +42,7 @@ class MultiheadAttention(Layer):
     Parameters:
         add_zero_attn: one more position, all zeros, can be attended to; bias_k and bias_v likewise add one.
     Raises:
-        ShapeError: when operands do not fit, or it cannot be told what they are.
+        ShapeError: when operands do not fit, or their roles are ambiguous.
         ParameterError: when attributes do not fit, or the file shows that a mask was lost.
     Source:
         torch.nn.MultiheadAttention. A row whose every position is masked gives NaN where the weights are wanted, and
@@ -117,10 +117,10 @@ class MultiheadAttention(Layer):
         return finished[0] if len(finished) == 1 else finished
 
     def roles(self, specs: Sequence[TensorSpec]) -> tuple[Arrangement, Sequences, Masks]:
-        """How sequences are laid out, and what each operand is.
+        """Return the layout of sequences, and the role of each operand.
 
         Raises:
-            ShapeError: they do not fit, or it cannot be told.
+            ShapeError: they do not fit, or their roles are ambiguous.
             ParameterError: the file shows that a mask was lost.
         """
         arrangement = self._arrangement(specs)
@@ -128,7 +128,7 @@ class MultiheadAttention(Layer):
         return arrangement, sequences, self._masks(specs, sequences, arrangement)
 
     def kinds(self, arrangement: Arrangement) -> tuple[str, ...]:
-        """What each output is: ``attended`` or ``weights``."""
+        """Return the kind of each output: ``attended`` or ``weights``."""
         first = self.annotations.outputs[0]
         if first is None or self._is_attended(first, arrangement):
             return (ATTENDED, WEIGHTS)[: len(self.annotations.outputs)]
@@ -143,7 +143,7 @@ class MultiheadAttention(Layer):
         return 2 * self.embed_dim * (sum(positions) + 2 * queries * keys)
 
     def scratch_bytes(self, output: Any, *operands: object) -> int:
-        """Two tables of a score for each head, query and key."""
+        """Return the bytes of two tables of a score for each head, query and key."""
         specs = [spec for spec in operands if isinstance(spec, TensorSpec)]
         arrangement = self._arrangement(specs)
         query, key, _ = (specs[index].shape for index in self._sequences(specs, arrangement))
@@ -181,7 +181,7 @@ class MultiheadAttention(Layer):
 
     @property
     def _annotated(self) -> list[TensorSpec] | None:
-        """What the file says of the operands, where it says it of all."""
+        """The annotations of the operands; None unless all are annotated."""
         known = [spec for spec in self.annotations.inputs if spec is not None]
         return known if known and len(known) == len(self.annotations.inputs) else None
 
@@ -201,11 +201,11 @@ class MultiheadAttention(Layer):
         if found is None:
             listed = ", ".join(map(str, specs))
             raise ShapeError(
-                "cannot tell query, key and value", found=listed, expected="1 to 3 sequences of known widths"
+                "query, key and value are ambiguous", found=listed, expected="1 to 3 sequences of known widths"
             )
         if self._labelled is not None and len({*found}) == len(specs):
             raise ParameterError(
-                "its attention mask was lost in conversion",
+                "the attention mask was lost in conversion",
                 expected="a float mask, one that is an input, or an export with --opt-level 1",
             )
         _check_sequences([specs[index].shape for index in found], arrangement)
@@ -219,7 +219,7 @@ class MultiheadAttention(Layer):
                 return masks
         listed = ", ".join(str(spec) for index, spec in enumerate(specs) if index not in sequences)
         raise ShapeError(
-            "cannot tell attention mask and key padding mask",
+            "attention mask and key padding mask are ambiguous",
             found=listed,
             expected="[L, S] or [B, S], L not B; exported with --opt-level 1, attention is written out",
         )
@@ -238,7 +238,7 @@ class MultiheadAttention(Layer):
         return (*lead, *matrix) if self._averages(arrangement) else (*lead, self.num_heads, *matrix)
 
     def _averages(self, arrangement: Arrangement) -> bool:
-        """Whether the weights are wanted as their mean over the heads."""
+        """Return whether the weights are averaged over the heads."""
         spec = self.annotations.outputs[self.kinds(arrangement).index(WEIGHTS)]
         return spec is None or spec.rank == arrangement.rank
 
@@ -247,14 +247,14 @@ class MultiheadAttention(Layer):
         return wanted[0] if arrangement.rank == 2 else wanted
 
     def added(self, key: Array | None, value: Array | None, working: DType) -> list[tuple[Array, Array]]:
-        """Key and value of the positions that are added to every sequence."""
+        """Return key and value of the positions that are added to every sequence."""
         added = [] if key is None or value is None else [(cast(key, working), cast(value, working))]
         zeros = np.zeros(self.embed_dim, working)
         return [*added, (zeros, zeros)] if self.add_zero_attn else added
 
 
 def projections(weights: Sequence[Array], bias: Array | None, working: DType) -> list[tuple[Array, Array | None]]:
-    """Weight and bias for each of query, key and value; one weight holds all three."""
+    """Return weight and bias for each of query, key and value; one weight may hold all three."""
     parts = np.split(weights[0], 3) if len(weights) == 1 else weights
     biases: Sequence[Array | None] = [None] * 3 if bias is None else np.split(cast(bias, working), 3)
     return [(cast(weight, working), each) for weight, each in zip(parts, biases, strict=True)]

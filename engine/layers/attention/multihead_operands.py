@@ -1,13 +1,13 @@
-"""Which operand and which output of nn.MultiheadAttention is what.
+"""Roles of the operands and outputs of nn.MultiheadAttention.
 
-The converter writes operands in the order the traced module first used them and puts ``$attn_mask`` on whatever came
-last, so neither order nor label can be trusted. Specs can: query, key and value are floating, of the rank of the
-output, and end in one of the module's widths; the rest are masks. A matrix that fits both as a key padding mask
-(batch, keys) and as an attention mask (queries, keys) is the attention mask if the label says so. Of two such, the
-tracer meets the padding mask first where they are bools, the attention mask where they are numbers.
+The converter writes operands in the order the traced module first used them and puts ``$attn_mask`` on the last, so
+neither order nor label is reliable. Specs are: query, key and value are floating, of the rank of the output, and end in
+one of the module's widths; the rest are masks. A matrix that fits both as a key padding mask (batch, keys) and as an
+attention mask (queries, keys) is the attention mask if the label says so. Of two such, the tracer meets the padding
+mask first if they are bools, the attention mask first if they are numbers.
 
-What the file says of the operands decides before the run's shapes do: at another batch size than the file's an
-ambiguity may arise, or vanish.
+The annotations of the operands decide before the run's shapes do: at another batch size than the file's an ambiguity
+may arise or vanish.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Sequences = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Masks:
-    """Which operands are masks.
+    """Indices of the operands that are masks.
 
     Args:
         attention: (queries, keys) or (batch * heads, queries, keys).
@@ -41,7 +41,7 @@ class Masks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrangement:
-    """How an attention module lays out its sequences.
+    """Layout of an attention module's sequences.
 
     Args:
         rank: 3 for sequences with a batch axis, 2 without.
@@ -56,28 +56,28 @@ class Arrangement:
     widths: tuple[int, int, int]
 
     def batch(self, sequence: Shape) -> Dim:
-        """Number of sequences; 1 where there is no batch axis."""
+        """Return the number of sequences; 1 without a batch axis."""
         return 1 if self.rank == 2 else sequence[0 if self.batch_first else 1]
 
     def length(self, sequence: Shape) -> Dim:
-        """Number of positions."""
+        """Return the number of positions."""
         return sequence[1 if self.rank == 3 and self.batch_first else 0]
 
     def to_batch_first(self, sequence: AnyArray) -> AnyArray:
-        """A view (batch, positions, ...) of an array laid out this way."""
+        """Return a view (batch, positions, ...) of an array of this layout."""
         if self.rank == 2:
             return sequence[None]
         return sequence if self.batch_first else sequence.swapaxes(0, 1)
 
     def from_batch_first(self, sequence: AnyArray) -> AnyArray:
-        """A view laid out this way of an array (batch, positions, ...)."""
+        """Return a view of this layout of an array (batch, positions, ...)."""
         if self.rank == 2:
             return sequence[0, ...]
         return sequence if self.batch_first else sequence.swapaxes(0, 1)
 
 
 def find_sequences(specs: Sequence[TensorSpec], arrangement: Arrangement, labelled: int | None) -> Sequences | None:
-    """The operands that are query, key and value: one is all three, of two the second is key and value.
+    """Return the operands that are query, key and value: one is all three, of two the second is key and value.
 
     Args:
         specs: of all operands.
@@ -95,7 +95,7 @@ def find_sequences(specs: Sequence[TensorSpec], arrangement: Arrangement, labell
 def find_masks(
     specs: Sequence[TensorSpec], sequences: Sequences, arrangement: Arrangement, labelled: int | None
 ) -> Masks | None:
-    """The operands that are masks; None where these specs cannot tell."""
+    """Return the operands that are masks; None if these specs do not decide."""
     rest = [index for index in range(len(specs)) if index not in sequences]
     query, key = specs[sequences[0]].shape, specs[sequences[1]].shape
     batch, queries, keys = arrangement.batch(query), arrangement.length(query), arrangement.length(key)
@@ -109,14 +109,14 @@ def find_masks(
     if len(rest) != 1:
         return None if rest else Masks()
     if attention == padding == rest and None in specs[rest[0]].shape:
-        return None  # open sizes: those of a run tell
+        return None  # open sizes: those of a run decide
     if attention == rest and (labelled in rest or not padding):
         return Masks(attention=rest[0])
     return Masks(padding=rest[0]) if padding == rest and not attention else None
 
 
 def check_masks(masks: Masks, specs: Sequence[TensorSpec], sequences: Sequences, arrangement: Arrangement) -> None:
-    """Refuse masks that the file's shapes told apart, but whose own do not fit.
+    """Refuse masks that were identified by the file's shapes, but whose own shapes do not fit.
 
     Raises:
         ShapeError: naming the mask.
@@ -141,7 +141,7 @@ def _looks_like_sequence(spec: TensorSpec, arrangement: Arrangement) -> bool:
 
 
 def _is_mask(shape: Shape, query: Shape, arrangement: Arrangement, labelled: bool) -> bool:
-    """Whether what looks like a sequence is a mask (batch * heads, queries, keys) or, unbatched, (queries, keys)."""
+    """Return whether a possible sequence is a mask (batch * heads, queries, keys) or, unbatched, (queries, keys)."""
     batch, queries = arrangement.batch(query), arrangement.length(query)
     if arrangement.rank == 2:
         return labelled and shape[0] == queries

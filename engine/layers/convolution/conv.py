@@ -1,7 +1,7 @@
 """Convolution, as one matrix product a group.
 
-The windows of an image are laid out as the columns of a matrix, the weights are the other matrix. The columns are a
-copy as many times the image as a window has taps, so a block of them is made at a time, which also can be stopped.
+The windows of an image are the columns of a matrix (im2col), the weights are the other matrix. The columns are larger
+than the image by the number of taps, so they are made in blocks, between which the run can be cancelled.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from engine.stopping import wanted
 from engine.tensor import Array, Shape, TensorSpec
 
 BLOCK_BYTES: Final = 4 << 20
-"""Bytes of columns laid out at a time."""
+"""Bytes of columns made at a time."""
 
 PADDING_MODES: Final = {"zeros": "constant", "reflect": "reflect", "replicate": "replicate", "circular": "circular"}
 
 
 class SelfPaddedConv(Layer):
-    """Base of convolutions with padding that PyTorch's do not have: they see the padded input."""
+    """Base of convolutions with padding that PyTorch's lack: they compute on the padded input."""
 
     conv: Conv
 
@@ -53,13 +53,13 @@ class SelfPaddedConv(Layer):
 
     @abstractmethod
     def _pairs(self, input: Operand, weight: Operand) -> Any:
-        """Padding (before, after) of each spatial axis, as far as it is known."""
+        """Return the padding (before, after) of each spatial axis, as far as it is known."""
 
 
 class StridedSameConv(SelfPaddedConv):
     """A convolution padded so that it gives ceil(size / stride) windows; the odd element goes to the end.
 
-    PyTorch has no such padding. It is what the converter's ``padding=same`` means beside a stride: ONNX's SAME_UPPER.
+    PyTorch has no such padding. It is the converter's ``padding=same`` with a stride: ONNX's SAME_UPPER.
     """
 
     def _pairs(self, input: Operand, weight: Operand) -> Any:
@@ -71,7 +71,7 @@ class StridedSameConv(SelfPaddedConv):
         return self.pairs_of(tuple(size or 0 for size in sizes), tuple(size or 0 for size in kernel))
 
     def pairs_of(self, sizes: tuple[int, ...], kernel: tuple[int, ...]) -> list[tuple[int, int]]:
-        """Padding (before, after) of each spatial axis of an image of these sizes."""
+        """Return the padding (before, after) of each spatial axis of an image of these sizes."""
         windows = self.conv.windows_of(kernel)
         extents, strides = [window.extent for window in windows], [window.stride for window in windows]
         return same_pairs(sizes, extents, strides, is_upper=True)
@@ -85,10 +85,10 @@ class Conv(Filters):
         input (N, C, *S) or (C, *S), weight (O, C/groups, *K), bias (O,)  ->  (N, O, *T) or (O, *T)
         T = (S + padding before and after - dilation*(K - 1) - 1) // stride + 1
     Dtypes:
-        numbers, all operands alike; floating dtypes may differ and meet in the wider one.
+        numbers of one dtype; floating dtypes may differ, and the widest is used.
     Parameters:
-        padding: one number an axis, "valid" (none) or "same" (T = S; the odd element goes to the end), beside
-            a stride as in ONNX's SAME_UPPER.
+        padding: one number an axis, "valid" (none) or "same" (T = S; the odd element goes to the end), with a
+            stride as in ONNX's SAME_UPPER.
         padding_mode: zeros, reflect, replicate or circular.
     Raises:
         ParameterError: when the weight contradicts in_channels, out_channels, kernel_size or groups.
@@ -130,7 +130,7 @@ class Conv(Filters):
         return result
 
     def _check_padding(self, input: TensorSpec, weight: TensorSpec, result: TensorSpec) -> None:
-        """Refuse padding out of all proportion: a copy of the input is made with it."""
+        """Refuse padding that is far larger than the input, as a padded copy of the input is made."""
         kernel = tuple(size for size in weight.shape[2:] if size is not None)
         if len(kernel) == self.spatial_rank:
             padded = padded_shape(input.shape, self.padding_of(kernel), PADDING_MODES[self.padding_mode])
@@ -146,11 +146,11 @@ class Conv(Filters):
         return counts(self.windows_of(tuple(known)), padded)
 
     def windows_of(self, kernel: tuple[int, ...]) -> tuple[Window, ...]:
-        """The windows on the padded input."""
+        """Return the windows on the padded input."""
         return sliding_windows(kernel, stride=self.stride, dilation=self.dilation)
 
     def padding_of(self, kernel: tuple[int, ...]) -> list[tuple[int, int]]:
-        """Padding (before, after) of each spatial axis."""
+        """Return the padding (before, after) of each spatial axis."""
         if self.padding == "same":
             totals = [window.extent - 1 for window in self.windows_of(kernel)]
             return [(total // 2, total - total // 2) for total in totals]
@@ -168,14 +168,14 @@ class Conv(Filters):
         return cast(y.reshape(*self.lead(input), *y.shape[1:]), spec.dtype)
 
     def flops(self, output: TensorSpec, *operands: object) -> int:
-        """Two for each multiplication and addition of the product."""
+        """Return two operations for each multiplication and addition of the product."""
         weight = operands[1]
         taps = TensorSpec(weight.shape[1:], weight.dtype).size if isinstance(weight, TensorSpec) else None
         return 2 * (output.size or 0) * (taps or 0)
 
 
 def correlate(x: Array, weight: Array, windows: Sequence[Window], groups: int = 1) -> Array:
-    """x (N, C, *padded sizes), weight (O, C/groups, *K) -> (N, O, *counts)."""
+    """Compute x (N, C, *padded sizes), weight (O, C/groups, *K) -> (N, O, *counts)."""
     patches = columns(x, windows)
     if math.prod(weight.shape[2:]) == 1 or patches.nbytes <= BLOCK_BYTES:
         return filtered(patches, weight, groups)
@@ -186,7 +186,7 @@ def correlate(x: Array, weight: Array, windows: Sequence[Window], groups: int = 
 
 
 def filtered(patches: Array, weight: Array, groups: int = 1) -> Array:
-    """patches (N, C, *K, *S), weight (O, C/groups, *K) -> (N, O, *S)."""
+    """Compute patches (N, C, *K, *S), weight (O, C/groups, *K) -> (N, O, *S)."""
     n, sizes = len(patches), patches.shape[weight.ndim :]
     bank = weight.reshape(groups, len(weight) // groups, math.prod(weight.shape[1:]))
     matrix = patches.reshape(n, groups, bank.shape[-1], math.prod(sizes))
@@ -195,7 +195,7 @@ def filtered(patches: Array, weight: Array, groups: int = 1) -> Array:
 
 
 def _blocks(patches: Array, rank: int) -> Iterator[tuple[Any, ...]]:
-    """Some images of the batch, or some rows of one image: pieces whose columns take about BLOCK_BYTES."""
+    """Yield blocks of images of the batch, or of rows of one image, whose columns take about BLOCK_BYTES."""
     rows = patches.shape[-rank]
     image_bytes = patches.nbytes // len(patches)
     images = max(1, BLOCK_BYTES // image_bytes)

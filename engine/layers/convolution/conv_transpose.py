@@ -1,4 +1,4 @@
-"""Transposed convolution: one matrix product a group, then the overlaps added up."""
+"""Transposed convolution: one matrix product a group, then the overlaps are summed."""
 
 from __future__ import annotations
 
@@ -77,14 +77,14 @@ class ConvTranspose(Filters):
         return cast(y.reshape(*self.lead(input), *y.shape[1:]), spec.dtype)
 
     def flops(self, output: TensorSpec, *operands: object) -> int:
-        """Two for each multiplication and addition of the product."""
+        """Return two operations for each multiplication and addition of the product."""
         input, weight = operands[:2]
         if not isinstance(input, TensorSpec) or not isinstance(weight, TensorSpec):
             return 0
         return 2 * (input.size or 0) * (TensorSpec(weight.shape[1:], weight.dtype).size or 0)
 
     def scratch_bytes(self, output: TensorSpec, *operands: object) -> int:
-        """What every element lays down, before overlaps add up."""
+        """Return the bytes of the products of all elements, before overlaps are summed."""
         input, weight = operands[:2]
         if not isinstance(input, TensorSpec) or not isinstance(weight, TensorSpec):
             return 0
@@ -103,7 +103,7 @@ def _transposed_size(size: Dim, kernel: Dim, stride: int, padding: int, dilation
 
 
 def spread_out(x: Array, weight: Array, windows: Sequence[Window], groups: int, sizes: Sequence[int]) -> Array:
-    """x (N, C, *S), weight (C, O/groups, *K) -> (N, O, *sizes)."""
+    """Compute x (N, C, *S), weight (C, O/groups, *K) -> (N, O, *sizes)."""
     n, places = len(x), x.shape[2:]
     bank = weight.reshape(groups, len(weight) // groups, math.prod(weight.shape[1:])).swapaxes(1, 2)
     matrix = x.reshape(n, groups, len(weight) // groups, math.prod(places))

@@ -40,7 +40,7 @@ class DeformConv2d(Filters):
         input (N, C, H, W), weight (O, C/groups, KH, KW), offset (N, OG*KH*KW*2, OH, OW) of (y, x) pairs,
         mask (N, OG*KH*KW, OH, OW), bias (O,)  ->  (N, O, OH, OW); the OG offset groups share the channels evenly.
     Dtypes:
-        floating, all operands alike; floating dtypes may differ and meet in the wider one.
+        floating; dtypes may differ, and the widest is used.
     Raises:
         ParameterError: when the weight contradicts the parameters.
         ShapeError: when operands do not fit each other.
@@ -92,7 +92,7 @@ class DeformConv2d(Filters):
         return cast(y, spec.dtype)
 
     def _patches(self, x: Array, offset: Array, mask: Array | None, kernel: tuple[int, ...]) -> Array:
-        """(N, C, KH, KW, OH, OW): what every tap sees."""
+        """Return the samples of every tap, (N, C, KH, KW, OH, OW)."""
         n, c, *sizes = x.shape
         taps, places = math.prod(kernel), offset.shape[2:]
         groups = offset.shape[1] // (2 * taps)
@@ -110,14 +110,14 @@ class DeformConv2d(Filters):
         return samples.reshape(n, c, *kernel, *places)
 
     def flops(self, output: TensorSpec, *operands: object) -> int:
-        """Two for each multiplication and addition of the product."""
+        """Return two operations for each multiplication and addition of the product."""
         weight = operands[1]
         taps = product(weight.shape[1:]) if isinstance(weight, TensorSpec) else None
         return 2 * (output.size or 0) * (taps or 0)
 
 
 def _offset_groups(input: TensorSpec, operand: Operand, name: str, numbers: Dim, sizes: Shape) -> Dim:
-    """How many groups of channels have offsets, or masks, of their own.
+    """Return the number of channel groups with offsets, or masks, of their own.
 
     Raises:
         ShapeError: when the operand does not fit the input and the output's sizes.
@@ -158,7 +158,7 @@ class DeformConv2dFunction(Layer):
 
     @cached_property
     def conv(self) -> DeformConv2d:
-        """The convolution that is meant."""
+        """The equivalent convolution."""
         return DeformConv2d(
             spatial_rank=2,
             stride=(self.stride_h, self.stride_w),
@@ -177,5 +177,5 @@ class DeformConv2dFunction(Layer):
         return self.conv.forward(input, weight, offset, mask if self.use_mask else None, bias)
 
     def flops(self, output: TensorSpec, *operands: object) -> int:
-        """As DeformConv2d."""
+        """Return the operations of the equivalent convolution."""
         return self.conv.flops(output, *operands)

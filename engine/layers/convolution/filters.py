@@ -1,4 +1,4 @@
-"""What convolutions share: a bank of filters, in groups, and the checks that it fits the input and the parameters."""
+"""Common parts of convolutions: a bank of filters, in groups, and its checks against the input and the parameters."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ class Filters(Layer):
         spread(self.dilation, self.spatial_rank, "dilation")
 
     def lead(self, input: Array) -> tuple[int, ...]:
-        """The input's batch size, if it has one."""
+        """Return the input's batch size, if it has one."""
         return input.shape[: -self.spatial_rank - 1]
 
     def batched(self, input: Array) -> Array:
-        """The input with a batch axis."""
+        """Return the input with a batch axis."""
         return input if input.ndim == self.spatial_rank + 2 else input[None]
 
     def check_weight(self, weight: Operand, declared: tuple[Dim, Dim]) -> TensorSpec:
-        """The weight's spec.
+        """Return the weight's spec.
 
         Args:
             declared: its first two sizes according to the parameters.
@@ -72,7 +72,7 @@ class Filters(Layer):
     def check_fit(
         self, input: TensorSpec, weight: TensorSpec, bias: Operand | None, channels: tuple[Dim, Dim]
     ) -> DType:
-        """The dtype of the result.
+        """Return the dtype of the result.
 
         Args:
             channels: of the input and of the output, according to the weight.
@@ -91,7 +91,7 @@ class Filters(Layer):
 
 
 def common_dtype(*specs: TensorSpec) -> DType:
-    """The dtype of a sum of products of operands.
+    """Return the dtype of a sum of products of operands.
 
     Raises:
         ShapeError: when dtypes differ and are not all floating.
@@ -106,5 +106,5 @@ def common_dtype(*specs: TensorSpec) -> DType:
 
 
 def add_bias(y: Array, bias: Array | None) -> Array:
-    """``y`` (N, O, *S) with ``bias`` (O,) added to every element of a channel."""
+    """Return ``y`` (N, O, *S) with ``bias`` (O,) added to every element of a channel."""
     return y if bias is None else y + cast(bias, y.dtype).reshape(-1, *(1,) * (y.ndim - 2))

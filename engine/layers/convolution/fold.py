@@ -26,7 +26,7 @@ from engine.tensor import Array, Dim, TensorSpec, format_shape, product
 
 
 class _Patches(Layer):
-    """Base of layers that know how patches lie on an image."""
+    """Base of layers that map patches to an image."""
 
     loops = True
 
@@ -47,7 +47,7 @@ class _Patches(Layer):
 
     @property
     def taps(self) -> int:
-        """Elements of a patch in one channel."""
+        """Number of elements of a patch in one channel."""
         return math.prod(window.kernel for window in self.windows)
 
 

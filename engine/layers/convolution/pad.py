@@ -57,7 +57,7 @@ class Pad(Layer):
 
     @property
     def pairs(self) -> list[Pair]:
-        """(before, after) in the order of the axes."""
+        """Amounts (before, after) in the order of the axes."""
         return list(zip(self.pad[::2], self.pad[1::2], strict=True))[::-1]
 
     def infer(self, input: Operand, value: object = None) -> TensorSpec:
@@ -74,7 +74,7 @@ class Pad(Layer):
 
 
 def padded_shape(shape: Sequence[Dim], pairs: Sequence[Pair], mode: str = "constant") -> tuple[Dim, ...]:
-    """The shape after padding the last axes, None where a size or an amount is open.
+    """Return the shape after padding the last axes, None where a size or an amount is open.
 
     Raises:
         ShapeError: when there are more pairs than axes, or an axis is too small for the amounts.
@@ -94,7 +94,7 @@ def _padded_size(size: Dim, pair: Pair, mode: str) -> Dim:
     kept = size + smallest(before, 0) + smallest(after, 0)
     is_copied = mode != "constant" and (before, after) != (0, 0)
     if (is_copied and size < 1) or size + before + after < 0 or (kept < 0 and mode in ("constant", "circular")):
-        raise ShapeError("there is nothing left to pad", found=f"{before} and {after} on size {size}")
+        raise ShapeError("the padding removes all elements", found=f"{before} and {after} on size {size}")
     room = {"reflect": size - 1, "circular": kept}.get(mode)
     if room is not None and (before > room or after > room):
         found = f"{max(before, after)} on size {size}"
@@ -103,10 +103,10 @@ def _padded_size(size: Dim, pair: Pair, mode: str) -> Dim:
 
 
 def extend(x: Array, pairs: Sequence[tuple[int, int]], mode: str = "constant", value: Number | Array = 0) -> Array:
-    """``x`` padded along its last axes; the amounts have been checked with padded_shape().
+    """Return ``x`` padded along its last axes; the amounts have been checked with padded_shape().
 
     Raises:
-        ShapeError: what they make is larger than memory; they may come as operands of the run.
+        ShapeError: the result exceeds memory; amounts may come as operands of the run.
     """
     check_size(padded_shape(x.shape, pairs, mode), x.dtype, "the padded tensor")
     if mode == "constant":
@@ -143,12 +143,12 @@ def _replicated(size: int, before: int, after: int) -> Array:
 
 
 def _wrapped(size: int, before: int, after: int) -> Array:
-    # What a negative amount crops is gone before the rest is wrapped around.
+    # Negative amounts crop before the rest is wrapped around.
     kept = np.arange(max(-before, 0), size - max(-after, 0))
     return kept[np.arange(-max(before, 0), len(kept) + max(after, 0)) % len(kept)]
 
 
-# mode -> which element of an axis of a size each element of the padded axis is.
+# mode -> function to the source index of each element of a padded axis.
 _SOURCES: Final[dict[str, Callable[[int, int, int], Array]]] = {
     "reflect": _reflected,
     "replicate": _replicated,

@@ -1,6 +1,6 @@
-"""Windows of taps that slide over the spatial axes: how many fit, where their taps lie, views of them.
+"""Windows of taps that slide over the spatial axes: their number, positions and views.
 
-A window is described an axis at a time. Sizes may be None, open until a run; so are the counts that follow from them.
+A window is described per axis. Sizes may be None, unknown before a run; so are the counts that follow from them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from engine.tensor import Array, Dim, Number, TensorSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """The taps of a window on one axis, and how it moves.
+    """Taps of a window on one axis, and its steps.
 
     Args:
         kernel: number of taps.
@@ -45,19 +45,19 @@ class Window:
 
     @property
     def extent(self) -> int:
-        """From the first tap to the last, both included."""
+        """Distance from the first tap to the last, both included."""
         return self.dilation * (self.kernel - 1) + 1
 
     def count(self, size: Dim) -> Dim:
-        """How many windows there are on an axis of a size.
+        """Return the number of windows on an axis of a size.
 
         Raises:
-            ShapeError: when there is none.
+            ShapeError: there is none.
         """
         return None if size is None else self._count(size)
 
     def _count(self, size: int) -> int:
-        if self.ceil_mode:  # those that begin on the input or before it, the last of which may hang over
+        if self.ceil_mode:  # windows that begin on the input or before it; the last may hang over
             over = min(self.after - self.extent + self.stride, 0)
             count = -(-(size + self.before + over) // self.stride)
         else:
@@ -71,17 +71,17 @@ class Window:
         return count
 
     def margins(self, size: int) -> tuple[int, int]:
-        """Padding before and after that leaves no window hanging over."""
+        """Return the padding before and after with which no window hangs over."""
         last = (self._count(size) - 1) * self.stride - self.before
         end = last + self.extent if self.ceil_mode else 0
         return self.before, max(self.after, end - size)
 
     def starts(self, size: int) -> Array:
-        """Where the windows begin, counted from the first element that is not padding."""
+        """Return the first positions of the windows, counted from the first element that is not padding."""
         return np.arange(self._count(size)) * self.stride - self.before
 
     def taps(self, count: int) -> list[slice]:
-        """For each tap: where it lies in all windows, on the padded axis."""
+        """Return for each tap its positions in all windows, on the padded axis."""
         span = (count - 1) * self.stride + 1
         starts = range(0, self.extent, self.dilation)
         return [slice(start, start + span, self.stride) for start in starts]
@@ -95,7 +95,7 @@ def sliding_windows(
     dilation: tuple[int, ...] = (1,),
     ceil_mode: bool = False,
 ) -> tuple[Window, ...]:
-    """A window an axis, from parameters as PyTorch spells them; single numbers stand for every axis.
+    """Return a window for each axis, from PyTorch's parameters; single numbers are repeated for every axis.
 
     Raises:
         ParameterError: when a parameter has the wrong length or a number is too small.
@@ -123,12 +123,12 @@ def _sliding_windows(
 
 
 def counts(windows: Sequence[Window], sizes: Sequence[Dim]) -> tuple[Dim, ...]:
-    """How many windows there are on each axis."""
+    """Return the number of windows on each axis."""
     return tuple(window.count(size) for window, size in zip(windows, sizes, strict=True))
 
 
 def check_padded(input: TensorSpec, windows: Sequence[Window], output: TensorSpec) -> None:
-    """Refuse windows whose padding is out of all proportion: a copy of the input is made with it.
+    """Refuse windows whose padding is far larger than the input, as a padded copy of the input is made.
 
     Args:
         output: the spec of the result.
@@ -143,7 +143,7 @@ def check_padded(input: TensorSpec, windows: Sequence[Window], output: TensorSpe
 
 
 def check_taps(windows: Sequence[Window]) -> None:
-    """Refuse windows of more taps on an axis than anybody would wait for.
+    """Refuse windows with too many taps on an axis.
 
     Raises:
         ShapeError: naming their number.
@@ -152,7 +152,7 @@ def check_taps(windows: Sequence[Window]) -> None:
 
 
 def pad(x: Array, windows: Sequence[Window], value: Number = 0) -> Array:
-    """``x`` with the windows' padding around its last axes; ``x`` itself where there is none."""
+    """Return ``x`` with the windows' padding around its last axes; ``x`` itself if there is none."""
     sizes = x.shape[-len(windows) :]
     margins = [window.margins(size) for window, size in zip(windows, sizes, strict=True)]
     if not any(map(any, margins)):
@@ -166,7 +166,7 @@ def pad(x: Array, windows: Sequence[Window], value: Number = 0) -> Array:
 
 
 def columns(padded: AnyArray, windows: Sequence[Window]) -> AnyArray:
-    """Every window as a read-only view: (..., *padded sizes) -> (..., *taps, *counts)."""
+    """Return every window as a read-only view: (..., *padded sizes) -> (..., *taps, *counts)."""
     rank = len(windows)
     view = sliding(padded, [window.extent for window in windows], range(-rank, 0))
     moves = [slice(None, None, window.stride) for window in windows]
@@ -177,7 +177,7 @@ def columns(padded: AnyArray, windows: Sequence[Window]) -> AnyArray:
 
 
 def overlap_add(values: Array, windows: Sequence[Window], sizes: Sequence[int]) -> Array:
-    """The transpose of columns(): every value is added where its tap lies.
+    """Compute the transpose of columns(): every value is added at the position of its tap.
 
     Shapes:
         values (..., *taps, *counts) -> (..., *sizes), the padding cut off.
@@ -193,7 +193,7 @@ def overlap_add(values: Array, windows: Sequence[Window], sizes: Sequence[int]) 
 
 
 def each_tap(windows: Sequence[Window], counts: Sequence[int]) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...]]]:
-    """Each tap's number an axis, and where it lies on the padded axes; the last axis runs fastest."""
+    """Yield each tap's index per axis, and its positions on the padded axes; the last axis varies fastest."""
     check_steps(prod(window.kernel for window in windows), "taps in a window")
     places = [window.taps(count) for window, count in zip(windows, counts, strict=True)]
     numbers = product(*(range(window.kernel) for window in windows))
@@ -203,7 +203,7 @@ def each_tap(windows: Sequence[Window], counts: Sequence[int]) -> Iterator[tuple
 def same_pairs(
     sizes: Sequence[Dim], extents: Sequence[int], stride: Sequence[int], is_upper: bool
 ) -> list[tuple[int, int]]:
-    """So much around each axis that it gives ceil(size / stride) windows; an odd element goes to the end if upper."""
+    """Return the padding for ceil(size / stride) windows on each axis; odd elements go to the end if ``is_upper``."""
     pairs = []
     for size, extent, step in zip(sizes, extents, stride, strict=True):
         length = size or 0

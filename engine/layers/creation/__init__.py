@@ -1,1 +1,1 @@
-"""Tensors and values that come from no other tensor: constants, ranges, draws, numbers."""
+"""Tensors and values that do not depend on other tensors: constants, ranges, random draws, numbers."""

@@ -47,16 +47,16 @@ class Expression(Layer):
 
     @cached_property
     def tree(self) -> Node:
-        """The parsed text; an einsum equation, which stands as a constant at optlevel 1, is text itself."""
+        """The parsed text; an einsum equation, a constant at optlevel 1, is returned as text."""
         if "->" in self.expr and not self.annotations.inputs:
             return Literal(self.expr)
         return parse(self.expr)
 
     @cached_property
     def shapes(self) -> frozenset[int]:
-        """Operands that stand for their shape, of which the converter dropped the operator that asks for it (ONNX).
+        """Operands that stand for their shape, because the converter dropped the operator that asks for it (ONNX).
 
-        The result is announced as a vector of integers, which arithmetic never makes of floats or of several axes.
+        The result is annotated as a vector of integers, which arithmetic never makes of floats or of several axes.
         """
         noted = self.annotations.outputs[0]
         if noted is None or noted.rank != 1 or noted.dtype.kind != "i":
@@ -75,11 +75,11 @@ class Expression(Layer):
     def forward(self, *operands: object) -> Any:
         try:
             return evaluate(self.tree, self._with_shapes(operands), annotated=self.annotations.outputs[0])
-        except ExpressionError as error:  # the text was read long ago: it is the values that do not go with it
+        except ExpressionError as error:  # the text was parsed long ago: the values do not fit it
             raise ShapeError.like(error) from error.__cause__
 
     def scratch_bytes(self, output: TensorSpec, *operands: object) -> int:
-        """What is computed on the way."""
+        """Return the bytes of intermediate values."""
         result = (output.size or 0) * output.dtype.itemsize
         return max(
             0, peak_bytes(self.tree, self._with_shapes(operands), annotated=self.annotations.outputs[0]) - result
@@ -102,7 +102,7 @@ def _shape_vector(tensor: Any) -> Array | TensorSpec:
 
 
 class Arrangement(Layer):
-    """Base of layers that only arrange values: what they return holds the operands themselves."""
+    """Base of layers that only group values: their results contain the operands themselves."""
 
     does_arithmetic = False
     takes_unknown = True
@@ -113,7 +113,7 @@ class Arrangement(Layer):
 
 @register("prim::TupleConstruct")
 class TupleConstruct(Arrangement):
-    """(a, b, ...)"""
+    """A tuple (a, b, ...)."""
 
     def forward(self, *items: object) -> tuple[object, ...]:
         return items
@@ -121,7 +121,7 @@ class TupleConstruct(Arrangement):
 
 @register("prim::ListConstruct")
 class ListConstruct(Arrangement):
-    """[a, b, ...]"""
+    """A list [a, b, ...]."""
 
     def forward(self, *items: object) -> list[object]:
         return list(items)
@@ -129,7 +129,7 @@ class ListConstruct(Arrangement):
 
 @register("prim::DictConstruct")
 class DictConstruct(Arrangement):
-    """{key: value, ...}; operands alternate key, value."""
+    """A dict {key: value, ...}; operands alternate key, value."""
 
     def forward(self, *items: object) -> dict[object, object]:
         if len(items) % 2:
@@ -141,7 +141,7 @@ class DictConstruct(Arrangement):
 class Unpack(Arrangement):
     """The items of a tuple or list, one output each.
 
-    Of a tensor its sizes: scripts say ``n, c, h, w = x.shape``, of which the converter drops the operator that asks.
+    For a tensor its sizes: the converter drops the operator that asks for them in ``n, c, h, w = x.shape`` of a script.
     """
 
     annotations: Annotations = NO_ANNOTATIONS
@@ -186,5 +186,5 @@ class SliceIndexes(Arrangement):
         if literal == text:
             return int(text)
         if int(literal) not in range(len(operands)):
-            raise ParameterError("indexes: no such operand", found=text, expected=f"below @{len(operands)}")
+            raise ParameterError("indexes: unknown operand", found=text, expected=f"below @{len(operands)}")
         return operands[int(literal)]

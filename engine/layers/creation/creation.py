@@ -19,7 +19,7 @@ FLOAT32: Final[DType] = np.dtype(np.float32)
 
 
 def announced_dtype(annotations: Annotations) -> DType | None:
-    """The dtype the file announces for an operator's only result."""
+    """Return the annotated dtype of an operator's only result."""
     noted = annotations.outputs[0] if len(annotations.outputs) == 1 else None
     return None if noted is None else noted.dtype
 
@@ -39,7 +39,7 @@ class Creation(Layer):
 
     @property
     def wanted(self) -> DType | None:
-        """The dtype asked for; of an ONNX file the converter writes none, and it is told by the annotation."""
+        """The requested dtype; for an ONNX file the converter writes none, and the annotation tells it."""
         return self.dtype or announced_dtype(self.annotations)
 
     def infer(self) -> TensorSpec:

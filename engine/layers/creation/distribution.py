@@ -84,7 +84,7 @@ class Uniform(Elementwise):
     def __post_init__(self) -> None:
         if not -np.inf < self.low <= self.high < np.inf:
             found = f"{self.low} and {self.high}"
-            raise ParameterError("nothing lies between the bounds", found=found, expected="low up to high")
+            raise ParameterError("the interval is empty", found=found, expected="low up to high")
 
     def forward(self, input: Array) -> Array:
         drawn = generator().random(input.shape)
@@ -153,7 +153,7 @@ class Poisson(Elementwise):
 
 @register("aten::multinomial", positional=("input", "num_samples", "replacement", "generator"))
 class Multinomial(Layer):
-    """Places drawn from every row, each with the weight the row gives it; again and again, or once at most."""
+    """Positions drawn from every row, each with the weight in the row; with or without replacement."""
 
     num_samples: int
     replacement: bool = False
@@ -169,7 +169,7 @@ class Multinomial(Layer):
         if places == 0:
             raise ShapeError("there is nothing to draw from", found=format_shape(input.shape), expected="weights")
         if self.num_samples < 1 or (places is not None and not self.replacement and self.num_samples > places):
-            raise ShapeError("so many cannot be drawn", found=self.num_samples, expected=f"1 to {places}")
+            raise ShapeError("num_samples is out of range", found=self.num_samples, expected=f"1 to {places}")
         return TensorSpec(replaced(input.shape, axis, self.num_samples), INT64)
 
     def forward(self, input: Array) -> Array:
@@ -177,7 +177,7 @@ class Multinomial(Layer):
         weights = cast(input, np.dtype(np.float64))
         if not (np.isfinite(weights).all() and (weights >= 0).all() and (weights.sum(-1) > 0).all()):
             raise ShapeError("weights must be finite, not negative and not all 0")
-        # The largest of log(weight) + Gumbel noise is a draw by weight; the next ones are draws without repetition.
+        # The largest of log(weight) + Gumbel noise is a draw by weight; the next ones are draws without replacement.
         if self.replacement:
             check_size((*weights.shape[:-1], self.num_samples, weights.shape[-1]), weights.dtype, "the draw")
         draws = (self.num_samples,) if self.replacement else (1,)

@@ -1,4 +1,4 @@
-"""Identity matrices, indices of triangles, grids, and rows with a single one."""
+"""Identity matrices, indices of triangles, grids, and one-hot rows."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class TriangleIndices(Layer):
         return np.nonzero(np.tri(self.row, self.col, self._inside(self.offset), np.bool_))
 
     def _inside(self, offset: int) -> int:
-        """Of an offset beyond the matrix only that it is beyond matters; numpy computes with C integers."""
+        """Return an offset clipped to just beyond the matrix, as numpy computes with C integers."""
         return max(min(offset, self.col), -self.row - 1)
 
 
@@ -76,7 +76,7 @@ overload("aten::triu_indices", (UpperTriangleIndices, "row col offset dtype layo
 
 @register("aten::meshgrid")
 class MeshGrid(Rearrangement):
-    """Vectors as a grid: one tensor a vector, which varies along its own axis; xy exchanges the first two axes."""
+    """Vectors as a grid: one tensor a vector, which varies along its own axis; xy swaps the first two axes."""
 
     indexing: Literal["ij", "xy"] | None = "ij"
 
@@ -108,7 +108,7 @@ def _check_vectors(tensors: list[TensorSpec]) -> None:
 
 @register("aten::one_hot", "F.one_hot")
 class OneHot(Layer):
-    """1 at the place the number names along a new last axis, else 0; as many places as needed if num_classes is -1."""
+    """1 at the class index along a new last axis, else 0; the number of classes is inferred if num_classes is -1."""
 
     num_classes: int = -1
 
@@ -118,13 +118,13 @@ class OneHot(Layer):
 
     def infer(self, input: TensorSpec) -> TensorSpec:
         if input.dtype.kind not in "iu":
-            raise ShapeError("only integers name classes", found=dtype_name(input.dtype))
+            raise ShapeError("class indices must be integers", found=dtype_name(input.dtype))
         return TensorSpec((*input.shape, None if self.num_classes < 0 else self.num_classes), INT64)
 
     def forward(self, input: Array) -> Array:
         self.infer(TensorSpec(input.shape, input.dtype))
         if not input.size and self.num_classes < 0:
-            raise ShapeError("nothing tells how many classes there are", found=format_shape(input.shape))
+            raise ShapeError("the number of classes is unknown", found=format_shape(input.shape))
         input = cast(input, INT64)
         largest = int(input.max(initial=-1))
         count = largest + 1 if self.num_classes < 0 else self.num_classes

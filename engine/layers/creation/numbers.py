@@ -17,7 +17,7 @@ from engine.tensor import UNKNOWN, Array, Dim, Shape, TensorSpec, format_shape, 
 
 
 class _Number(Layer):
-    """Base of layers that compute no tensor."""
+    """Base of layers that compute a number, not a tensor."""
 
     does_arithmetic = False
     gives_numbers = True
@@ -88,7 +88,7 @@ class Length(_Number):
 
 @register("aten::__getitem__")
 class Item(_Number):
-    """One item of a list; of a tensor one of its sizes: of ``x.shape[0]`` the converter drops what asks for them."""
+    """One item of a list; of a tensor one of its sizes, where the converter drops the operator in ``x.shape[0]``."""
 
     def infer(self, items: Any, index: Any) -> Any:
         return self.forward(items, index)
@@ -97,13 +97,13 @@ class Item(_Number):
         if isinstance(items, (np.ndarray, TensorSpec)):
             items = [UNKNOWN if length is None else length for length in items.shape]
         if not isinstance(items, (list, tuple)) or not isinstance(index, int) or not -len(items) <= index < len(items):
-            raise ShapeError("no such item", found=f"item {index} of {type(items).__name__}")
+            raise ShapeError("the index of an item is out of range", found=f"item {index} of {type(items).__name__}")
         return items[index]
 
 
 @register("prim::NumToTensor", "aten::ScalarImplicit", "aten::IntImplicit", "aten::FloatImplicit", "aten::item")
 class Scalar(_Number):
-    """A number, or the one element of a tensor, as a number: sizes are computed with as such."""
+    """A number, or the one element of a tensor, as a number, which sizes are computed with."""
 
     def infer(self, value: Any) -> Any:
         return UNKNOWN if isinstance(value, TensorSpec) else self.forward(value)
@@ -114,7 +114,7 @@ class Scalar(_Number):
 
 @register("aten::Int")
 class ToInt(Scalar):
-    """The number cut to an int."""
+    """The number truncated to an int."""
 
     def forward(self, value: Any) -> Any:
         number = single(value)
@@ -135,17 +135,17 @@ class ToFloat(Scalar):
 
 @register("aten::Bool")
 class ToBool(Scalar):
-    """Whether the number is not zero."""
+    """True if the number is not zero."""
 
     def forward(self, value: Any) -> Any:
         return bool(single(value))
 
 
 def single(value: Any) -> Any:
-    """The one element of a tensor as a Python number; a number is itself.
+    """Return the one element of a tensor as a Python number; a number is returned itself.
 
     Raises:
-        ShapeError: for a tensor of several elements, and for what is no number.
+        ShapeError: for a tensor of several elements, and for other values.
     """
     if isinstance(value, np.ndarray):
         if value.size != 1:

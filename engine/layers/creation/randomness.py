@@ -22,7 +22,7 @@ _generators: Final[dict[int, np.random.Generator]] = {}
 
 
 def generator() -> np.random.Generator:
-    """This process's generator, which numpy locks for every draw; a forked process gets one of its own."""
+    """Return this process's generator, which numpy locks for every draw; a forked process gets its own."""
     found = _generators.get(os.getpid())
     return found if found is not None else _generators.setdefault(os.getpid(), np.random.default_rng())
 
@@ -66,13 +66,13 @@ class RandInt(Creation):
 
 
 def check_interval(low: int, high: int, dtype: DType) -> None:
-    """Refuse bounds with no integer between them, or that the dtype does not reach.
+    """Refuse bounds with no integer between them, or outside the dtype.
 
     Raises:
         ParameterError: low is not below high, or one of them is out of range.
     """
     if low >= high:
-        raise ParameterError("nothing lies between the bounds", found=f"{low} and {high}", expected="low below high")
+        raise ParameterError("the interval is empty", found=f"{low} and {high}", expected="low below high")
     lowest, largest = _reach(dtype)
     if low < lowest or high - 1 > largest:
         found = f"{low} and {high}"

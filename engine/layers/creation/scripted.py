@@ -1,4 +1,4 @@
-"""What only scripted models say: tensors made of numbers, dtypes as values, conversions in PyTorch's own schemas."""
+"""Layers of scripted models only: tensors made of numbers, dtypes as values, conversions in PyTorch's schemas."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DTYPE_AT: Final = {5: 1, 6: 2, 8: 1}
 
 
 class FromData(Layer):
-    """The numbers of a list, nested or not, as a tensor; whole ones are int64, others float32, unless dtype says so."""
+    """The numbers of a list, nested or not, as a tensor; int64 for whole numbers, else float32, or as in dtype."""
 
     takes_sizes = True
 
@@ -30,7 +30,7 @@ class FromData(Layer):
             made = self.forward(_zeros(data))
         except ShapeError:
             return UNKNOWN
-        return TensorSpec(made.shape, self.dtype or made.dtype) if self.dtype or _is_telling(data) else UNKNOWN
+        return TensorSpec(made.shape, self.dtype or made.dtype) if self.dtype or _has_known_kind(data) else UNKNOWN
 
     def forward(self, data: Any) -> Array:
         if has_sizes(data):
@@ -51,14 +51,14 @@ class FromData(Layer):
 
 
 def _plain(data: Any) -> Any:
-    """Tensors of one element as their element."""
+    """Return data with tensors of one element as that element."""
     if isinstance(data, np.ndarray):
         return data.reshape(()) if data.size == 1 and data.ndim else data
     return [_plain(item) for item in data] if isinstance(data, (list, tuple)) else data
 
 
 def _zeros(data: Any) -> Any:
-    """Data in which what only a run can tell is an integer, as sizes are."""
+    """Return data with unknown numbers as integers, like sizes."""
     if isinstance(data, TensorSpec):
         return np.zeros([dim or 1 for dim in data.shape], data.dtype)
     if isinstance(data, (list, tuple)):
@@ -66,8 +66,8 @@ def _zeros(data: Any) -> Any:
     return 0 if data is UNKNOWN else data.__class__() if has_sizes(data) else data
 
 
-def _is_telling(data: Any) -> bool:
-    """Whether the kind of the numbers is known: sizes are integers, other unknown numbers may be of any kind."""
+def _has_known_kind(data: Any) -> bool:
+    """Return whether the kind of the numbers is known: sizes are integers, other unknown numbers may be of any kind."""
     items = data if isinstance(data, (list, tuple)) else [data]
     return all(item is not UNKNOWN and not isinstance(item, TensorSpec) for item in items)
 
@@ -78,7 +78,7 @@ overload("aten::as_tensor", (FromData, "data dtype device"))
 
 @register("prim::dtype")
 class DTypeOf(Layer):
-    """The dtype of a tensor, a value for operators that take one."""
+    """The dtype of a tensor, as a value for operators that take one."""
 
     does_arithmetic = False
 
@@ -91,7 +91,7 @@ class DTypeOf(Layer):
 
 @register("prim::device")
 class DeviceOf(Layer):
-    """Where a tensor is: on the processor, as all of them are."""
+    """The device of a tensor: always the CPU."""
 
     does_arithmetic = False
 
@@ -104,7 +104,7 @@ class DeviceOf(Layer):
 
 @register("aten::to")
 class RawTo(Layer):
-    """input in another dtype, or in that of another tensor.
+    """The input in another dtype, or in that of another tensor.
 
     Operands: input, then (dtype, non_blocking, copy, memory_format), the same with a tensor for the dtype or a device
     before it, or (dtype, layout, device, pin_memory, non_blocking, copy, memory_format). Without a dtype it stays.
@@ -122,7 +122,7 @@ class RawTo(Layer):
     def _dtype(self, input: TensorSpec | Array, operands: tuple[Any, ...]) -> DType:
         place = _DTYPE_AT.get(len(operands) + 1)
         if place is None:
-            raise ShapeError("no schema with that many operands", found=len(operands) + 1, expected="5, 6 or 8")
+            raise ShapeError("no schema has this number of operands", found=len(operands) + 1, expected="5, 6 or 8")
         wanted = operands[place - 1]
         if wanted is None:
             return input.dtype

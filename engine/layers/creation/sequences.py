@@ -1,4 +1,4 @@
-"""Tensors whose values follow from their place: ranges, grids, and identities."""
+"""Tensors whose values depend on their position: ranges, grids, and identities."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from engine.tensor import Array, DType, TensorSpec
 
 
 def number(value: Any) -> Any:
-    """A number given as such or as a tensor of one element.
+    """Return a number given as such or as a tensor of one element.
 
     Raises:
         ShapeError: for anything else.
@@ -37,7 +37,7 @@ def number(value: Any) -> Any:
 
 
 def _computed(text: str) -> object:
-    """A number that the converter folded without computing it: ``torch.int,9`` for ``torch.int(9)``."""
+    """Return a number that the converter folded without computing it: ``torch.int,9`` for ``torch.int(9)``."""
     try:
         return evaluate(parse(text), ())
     except EngineError:
@@ -45,7 +45,7 @@ def _computed(text: str) -> object:
 
 
 def _known_number(value: Any) -> Any:
-    """The one element of a tensor where it is known before a run, else the value itself."""
+    """Return the one element of a tensor if it is known before a run, else the value itself."""
     if isinstance(value, str):
         return _computed(value)
     elements = value.value if isinstance(value, TensorSpec) else None

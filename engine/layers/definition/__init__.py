@@ -1,4 +1,4 @@
-"""What a layer is: its class (layer), its types (registry), its schema (signature), its parameters (parameter, hints).
+"""Definition of layers: class (layer), types (registry), schema (signature), parameters (parameter, hints).
 
-How an operator's arguments find it: binding, the one place where they are resolved.
+binding resolves the arguments of an operator, in one place.
 """

@@ -25,7 +25,7 @@ from engine.tensor import Array, Dim, Shape, format_shape
 
 
 def check_attributes(signature: Signature, params: Mapping[str, object], attributes: Mapping[str, Array]) -> None:
-    """Hold an operator's attributes against its parameters, by our names of both.
+    """Check an operator's attributes against its parameters, both by our names.
 
     Raises:
         ParameterError: an attribute is missing, unknown or of another shape than the parameters say.
@@ -45,7 +45,7 @@ def check_attributes(signature: Signature, params: Mapping[str, object], attribu
 
 
 def announced_shape(sizes: Sequence[str], params: Mapping[str, object]) -> Shape | None:
-    """The shape that parameters give an attribute; None where even its rank is open."""
+    """Return the shape of an attribute according to parameters; None if even its rank is open."""
     dims: list[Dim] = []
     for size in sizes:
         name = size.removeprefix("*")
@@ -68,7 +68,7 @@ def _check_shape(name: str, found: Shape, sizes: Sequence[str], params: Mapping[
         )
 
 
-# Parameters of several types, which drop nothing at inference.
+# Dropout rates of several types, which have no effect at inference.
 _RATES: Final = ("dropout", "dropout_p")
 
 
@@ -87,7 +87,7 @@ def bind(
     """
     _check_sizes(params)
     given = {signature.renamed.get(key, key): value for key, value in params.items() if key not in signature.ignored}
-    for flag in signature.flags:  # announces an attribute; of a functional type it may be the argument itself
+    for flag in signature.flags:  # announces an attribute; for a functional type it may be the argument itself
         if isinstance(given.get(flag), (bool, int)):
             del given[flag]
     attributes = {key.replace(".", "_"): value for key, value in attributes.items()}
@@ -106,7 +106,7 @@ def bind(
 
 
 def _check_sizes(params: Mapping[str, object]) -> None:
-    """Numbers beyond 64 bits, lists nobody writes and rates that are none are refused before anything uses them."""
+    """Refuse numbers beyond 64 bits, overlong lists and invalid rates before anything uses them."""
     for name, value in params.items():
         try:
             check_number(value)
@@ -126,13 +126,13 @@ def _check_names(signature: Signature, given: Mapping[str, object]) -> None:
 def _match_operands(
     signature: Signature, n_inputs: int, taken: set[str], labels: Sequence[str | None]
 ) -> dict[str, int]:
-    """Name -> input index, for every input that is not swallowed by ``*operands``."""
+    """Return the input index of every named operand, without those taken by ``*operands``."""
     named: dict[str, int] = {}
     if signature.names_operands:
         named = _match_labels(signature, n_inputs, labels)
     free = [slot for slot in signature.slots if slot not in named and slot not in taken]
     rest = [index for index in range(n_inputs) if index not in named.values()]
-    if signature.is_variadic:  # what stands before *operands in forward takes the first ones
+    if signature.is_variadic:  # arguments before *operands in forward take the first inputs
         leading = [slot for slot in free if slot in signature.leading]
         return {**named, **dict(zip(leading, rest, strict=False))}
     if len(rest) > len(free):
@@ -149,7 +149,7 @@ def _match_labels(signature: Signature, n_inputs: int, labels: Sequence[str | No
         name = signature.renamed.get(label, label) if label is not None else None
         if name in known and name not in named:
             named[name] = index
-    # A method's first operand is the tensor itself, whatever a fusion left as its label.
+    # The first operand of a method is the tensor itself, whatever label a fusion left on it.
     if signature.type.startswith("Tensor.") and n_inputs and signature.operands:
         named = {name: index for name, index in named.items() if index != 0}
         named[next(iter(signature.operands))] = 0
@@ -176,7 +176,7 @@ def _make_layer(
 
 
 def _unchecked(layer: type[Layer], fields: Mapping[str, object]) -> Layer:
-    """A layer whose dynamic fields are still open, so that its own checks must wait for the run."""
+    """Return a layer with open dynamic fields, so that its own checks must wait for the run."""
     instance = object.__new__(layer)
     for each in dataclasses.fields(layer):
         default = None if each.default is dataclasses.MISSING else each.default
@@ -215,10 +215,10 @@ def _sources(
 
 
 def _constant(signature: Signature, name: str, value: object) -> object:
-    """A literal in place of a tensor: one number, or None where it may be left out.
+    """Return a literal in place of a tensor: one number, or None where it may be omitted.
 
     Raises:
-        ParameterError: a text or a list, where the layer takes none.
+        ParameterError: it is a text or a list, which the layer does not accept.
     """
     is_left_out = value is None and signature.is_optional(name)
     if signature.takes_number(name) and not is_left_out and not isinstance(value, (int, float, complex)):

@@ -1,4 +1,4 @@
-"""A layer that can be called with nothing but the operator's inputs: where each argument comes from is known."""
+"""Bound layers: a layer together with the sources of its arguments, callable with the operator's inputs alone."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _NO_TENSORS = (*_NUMBERS, list, tuple)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Where an argument of forward comes from: an input of the operator, or a constant.
+    """Source of an argument of forward: an input of the operator, or a constant.
 
     Args:
-        is_tensor: whether forward takes nothing but tensors there. PyTorch has tensors in places where a graph has
-            numbers, sizes above all; they become 0-dim ones on the way.
+        is_tensor: whether forward accepts only tensors there. Where PyTorch has tensors, a graph may have numbers,
+            especially sizes; they are converted to 0-dim tensors.
     """
 
     index: int | None = None
@@ -39,18 +39,18 @@ class Source:
     is_tensor: bool = False
 
     def value(self, inputs: Sequence[object]) -> object:
-        """The argument's value, given the operator's inputs."""
+        """Return the argument's value, given the operator's inputs."""
         value = self.constant if self.index is None else inputs[self.index]
         return _as_tensors(value) if self.is_tensor and isinstance(value, _NO_TENSORS) else value
 
     def spec(self, inputs: Sequence[object]) -> object:
-        """What is known of the argument, given what is known of the operator's inputs."""
+        """Return the argument's description, given those of the operator's inputs."""
         return spec_of(self.value(inputs))
 
 
 @dataclass(frozen=True, kw_only=True)
 class BoundLayer:
-    """A layer together with where its arguments come from; calling it needs only the operator's inputs."""
+    """Layer with the sources of its arguments; calling it needs only the operator's inputs."""
 
     signature: Signature
     layer: Layer
@@ -62,8 +62,8 @@ class BoundLayer:
         """Compute the operator's outputs from its input values.
 
         Raises:
-            ExecutionError: the layer failed in a way it did not foresee. Other EngineErrors are its own.
-            ShapeError: also for a parameter that came as an operand, and for what only operands can be the reason of.
+            ExecutionError: the layer raised an unexpected exception; other EngineErrors are its own.
+            ShapeError: operands do not fit, including parameters that came as operands.
         """
         try:
             return self._forward(inputs)
@@ -75,7 +75,7 @@ class BoundLayer:
             raise self._unforeseen(exc, inputs) from exc
 
     def _as_operands(self, error: ParameterError) -> EngineError:
-        """Where parameters come as operands, it is those of the run that do not fit, not what the file says."""
+        """Return the error as ShapeError if parameters come as operands, when values of the run do not fit."""
         return ShapeError.like(error) if self.dynamic else error
 
     def _unforeseen(self, exc: Exception, inputs: Sequence[object]) -> EngineError:
@@ -95,12 +95,14 @@ class BoundLayer:
         return layer.forward(*arguments, **keywords)
 
     def check_results(self, inputs: Sequence[object]) -> None:
-        """Refuse to compute what memory cannot hold; where only values decide, the layer itself looks.
+        """Refuse to compute results that exceed memory; if only values decide their size, the layer checks it itself.
 
         Raises:
             ShapeError: naming the shape and both sizes.
         """
-        if not self.dynamic and not self.layer.has_bodies:  # forward(), and the operators of bodies, check themselves
+        if (
+            not self.dynamic and not self.layer.has_bodies
+        ):  # forward(), and the operators of subgraphs, check themselves
             self._check_results(self.layer, inputs)
 
     def _check_results(self, layer: Layer, inputs: Sequence[object]) -> None:
@@ -109,12 +111,12 @@ class BoundLayer:
             results = layer.infer(*arguments, **{name: s.spec(inputs) for name, s in self.keywords.items()})
         except RoomError:
             raise
-        except Exception:  # whatever it is, forward() says it better
+        except Exception:  # whatever it is, forward() reports it better
             return
         check_results(results)
 
     def infer(self, inputs: Sequence[object]) -> Any:
-        """What forward will return, from what is known of the inputs; UNKNOWN where that is not enough."""
+        """Return the description of forward's result, given those of the inputs; UNKNOWN if that is not enough."""
         result = self._infer(inputs)
         check_items(result)
         return with_values(self.layer, result, list(inputs), self.forward)
@@ -129,7 +131,7 @@ class BoundLayer:
         lists = self._unknown_lists(inputs)
         if not lists:
             return self._announced(values, arguments, keywords)
-        try:  # a number, or a list of any length: of use is what holds for one item as well as for two
+        try:  # a number, or a list of any length: keep what holds for one item as well as for two
             result = self._announced(values, arguments, keywords)
             for index in lists:
                 values[index] = (UNKNOWN, UNKNOWN)
@@ -142,15 +144,15 @@ class BoundLayer:
         return result if other == result else UNKNOWN
 
     def with_parameters(self, inputs: Sequence[object]) -> Layer:
-        """Return the layer with the parameters that come as operands, from what is known of the operator's inputs.
+        """Return the layer with the parameters that come as operands, from the description of the operator's inputs.
 
         Raises:
-            EngineError: a parameter is not known, or not valid.
+            EngineError: a parameter is unknown or invalid.
         """
         return self._layer_for([_as_far_as_known(value) for value in self._with_shapes(inputs)])
 
     def _unknown_lists(self, inputs: Sequence[object]) -> list[int]:
-        """Return the inputs of which nothing is known, for parameters that are lists."""
+        """Return the unknown inputs that are list parameters."""
         fields = self.signature.fields
         return [index for name, index in self.dynamic.items() if inputs[index] is UNKNOWN and holds_list(fields[name])]
 
@@ -168,7 +170,7 @@ class BoundLayer:
     def _no_tensor(self, inputs: Sequence[object]) -> tuple[str, object] | None:
         """Return the name and value of the first operand that should be a tensor and is not; None if all are.
 
-        An operand of a layer that takes any number of them has no name but its place.
+        Variadic operands are named by their position.
         """
         names = [name for name in self.signature.operands if name in self.signature.leading]
         for place, source in enumerate(self.positional):
@@ -178,11 +180,11 @@ class BoundLayer:
         return None
 
     def flops(self, output: Any, inputs: Sequence[object]) -> int:
-        """Floating-point operations of one forward."""
+        """Return the floating-point operations of one forward."""
         return self._counted("flops", output, inputs)
 
     def scratch_bytes(self, output: Any, inputs: Sequence[object]) -> int:
-        """Bytes one forward takes beside copies of its operands and its result."""
+        """Return the bytes of one forward in addition to copies of its operands and its result."""
         try:
             return self._counted("scratch_bytes", output, inputs)
         except EngineError:
@@ -208,9 +210,9 @@ class BoundLayer:
         return dataclasses.replace(self.layer, **fields)
 
     def _with_shapes(self, inputs: Sequence[object]) -> Sequence[object]:
-        """The inputs; the shape of one that stands where a shape belongs and can be none.
+        """Return the inputs, with a tensor in place of a shape parameter replaced by its shape.
 
-        Where an ONNX file takes the shape of a tensor as a whole, the converter drops the operator that asks for it.
+        Where an ONNX file uses the shape of a tensor as a whole, the converter drops the operator that asks for it.
         """
         asked = [
             index
@@ -222,7 +224,7 @@ class BoundLayer:
         return [shape_list(value) if index in asked else value for index, value in enumerate(inputs)]
 
     def forget_copies(self) -> bool:
-        """Let go of aligned copies of weights; the next call makes them anew. Whether there were any."""
+        """Release aligned copies of weights, which the next call makes again; return whether there were any."""
         found = [self.__dict__.pop(name, None) for name in ("_aligned", "_aligned_keywords")]
         return any(each is not None for each in found)
 
@@ -231,10 +233,10 @@ class BoundLayer:
 
     @cached_property
     def is_foreign(self) -> bool:
-        """Whether the layer is a user's, whose answers are checked."""
+        """Return whether the layer is a user's, whose results are checked."""
         return is_foreign(self.layer)
 
-    # Members of the archive are not aligned; BLAS would copy them in every run, so one copy is made at the first.
+    # Members of the archive are not aligned; BLAS would copy them in every run, so they are copied once.
     @cached_property
     def _aligned(self) -> tuple[Source, ...]:
         return tuple(_align(source) for source in self.positional)
@@ -245,7 +247,7 @@ class BoundLayer:
 
 
 def _as_far_as_known(value: object) -> object:
-    """A value as a run will have it; a vector whose elements nobody knows is a list of that many unknown ones."""
+    """Return a value as far as it is known; a vector of unknown elements becomes a list of UNKNOWN."""
     if isinstance(value, TensorSpec) and value.value is None and value.rank == 1:
         count = value.shape[0]
         return UNKNOWN if count is None or is_symbolic(count) or count > MAX_ELEMENTS else (UNKNOWN,) * count
@@ -253,7 +255,7 @@ def _as_far_as_known(value: object) -> object:
 
 
 def _as_tensors(value: Any) -> Any:
-    """Numbers as the tensors PyTorch has for them, those of a list one by one."""
+    """Return numbers as PyTorch's tensors, those of a list one by one."""
     if isinstance(value, _NUMBERS):
         return scalar_tensor(value)
     return type(value)(map(_as_tensors, value)) if type(value) in (list, tuple) else value

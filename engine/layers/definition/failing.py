@@ -1,8 +1,8 @@
-"""What a layer of this package raised without having foreseen it, as an error that says what does not fit.
+"""Unexpected exceptions of this package's layers, converted to errors.
 
-A layer looks at its operands before numpy does. What is left are refusals that by their class, or with operands of that
-rank, can only mean operands: these become a ShapeError that shows them. Whatever else it is stays an ExecutionError,
-for it is a fault of the layer.
+A layer checks its operands before numpy does. Remaining exceptions that, by their class or the rank of the operands,
+can only be caused by operands become a ShapeError that shows them. All others become an ExecutionError: a fault of
+the layer.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from engine.tensor import scalar_tensor, spec_of
 _LONGEST: Final = 500
 _SHOWN: Final = 200
 _NO_LOOP: Final = "ufunc '"
-"""How numpy begins to say that it has no loop for some dtypes; not all of these errors have a class of their own."""
-# Some of numpy's functions take no more dimensions, none takes more than twice as many, and many layers add one.
+"""Prefix of numpy's message that it has no loop for some dtypes; not all of these errors have a class of their own."""
+# Some numpy functions accept no more dimensions, none more than twice as many, and many layers add one.
 _MOST_DIMENSIONS: Final = 31
 
 
 def unforeseen(exc: Exception, operands: Sequence[object]) -> EngineError:
-    """The error for an exception of a layer.
+    """Return the error for an exception of a layer.
 
     Args:
         operands: the operator's inputs, for the message.
@@ -37,15 +37,15 @@ def unforeseen(exc: Exception, operands: Sequence[object]) -> EngineError:
 
 def _problem(exc: Exception, operands: Sequence[object]) -> str | None:
     if isinstance(exc, MemoryError):
-        return "what is computed of these operands is too large"
+        return "there is not enough memory to compute the result of these operands"
     if isinstance(exc, TypeError) and str(exc).startswith(_NO_LOOP):
-        return "operands of these dtypes cannot be computed with"
+        return "the operation is not defined for operands of these dtypes"
     if isinstance(exc, OverflowError):
         return "a number among the operands is out of range"
     if isinstance(exc, np.linalg.LinAlgError):
-        return f"a matrix cannot be computed with ({str(exc)[:_SHOWN]})"
+        return f"linear algebra failed for a matrix ({str(exc)[:_SHOWN]})"
     if any(np.ndim(each) > _MOST_DIMENSIONS for each in operands if isinstance(each, np.ndarray)):
-        return "an operand has too many dimensions to be computed with"
+        return "an operand has too many dimensions"
     return None
 
 

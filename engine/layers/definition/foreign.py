@@ -1,4 +1,4 @@
-"""Layers from outside this package: what they announce and return is looked at before anything relies on it."""
+"""Layers from outside this package, whose announcements and results are checked before anything relies on them."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ _LONGEST: Final = 500
 
 
 def is_foreign(layer: Layer) -> bool:
-    """Whether a layer is a user's."""
+    """Return whether a layer is a user's."""
     return not type(layer).__module__.startswith("engine.layers.")
 
 
 def failure(method: str, exc: BaseException) -> ExecutionError:
-    """What a user's method raised, as an error; the caller says of which operator."""
+    """Return an exception of a user's method as an error; the caller adds the operator."""
     what = "" if method == "forward" else f"{method} "
     return ExecutionError(f"{what}failed with {type(exc).__name__}: {exc}"[:_LONGEST])
 
 
 def checked_specs(result: Any, depth: int = 0) -> Any:
-    """What infer() returned, its sizes as Python integers.
+    """Return the result of infer(), its sizes as Python integers.
 
     Raises:
-        ShapeError: it is nothing a layer can announce.
+        ShapeError: a layer cannot announce it.
     """
     if isinstance(result, TensorSpec):
         return _checked_spec(result)
@@ -40,7 +40,9 @@ def checked_specs(result: Any, depth: int = 0) -> Any:
         return tuple(items) if isinstance(result, tuple) else items
     if result is UNKNOWN or isinstance(result, (bool, int, float, complex)):
         return result
-    raise ShapeError("infer returned what announces nothing", found=_kind(result), expected="a TensorSpec, or several")
+    raise ShapeError(
+        "infer returned neither a spec nor a value", found=_kind(result), expected="a TensorSpec, or several"
+    )
 
 
 def _checked_spec(spec: TensorSpec) -> TensorSpec:
@@ -51,7 +53,7 @@ def _checked_spec(spec: TensorSpec) -> TensorSpec:
         shape, dtype = (), None
     if dtype is None or not _is_number(dtype):
         found = f"TensorSpec({spec.shape!r:.80}, {spec.dtype!r:.80})"
-        raise ShapeError("infer returned no spec of a tensor", found=found, expected="sizes >= 0 or None, and a dtype")
+        raise ShapeError("infer returned an invalid spec", found=found, expected="sizes >= 0 or None, and a dtype")
     return TensorSpec(shape, dtype)
 
 
@@ -67,10 +69,10 @@ def _checked_dim(dim: Any) -> Dim:
 
 
 def checked_values(result: Any, depth: int = 0) -> Any:
-    """What forward() returned: plain arrays of numbers, Python numbers, tuples and lists of those.
+    """Return the result of forward(): plain arrays of numbers, Python numbers, tuples and lists of those.
 
     Raises:
-        ExecutionError: it is no tensor.
+        ExecutionError: it is not a tensor.
     """
     if isinstance(result, (np.ndarray, np.generic)):
         return _checked_array(result)
@@ -80,7 +82,7 @@ def checked_values(result: Any, depth: int = 0) -> Any:
         items = [checked_values(item, depth + 1) for item in result]
         return tuple(items) if isinstance(result, tuple) else items
     expected = "an array or a number, or a tuple of one for every output"
-    raise ExecutionError("forward returned no tensor", found=_kind(result), expected=expected)
+    raise ExecutionError("forward did not return a tensor", found=_kind(result), expected=expected)
 
 
 def _checked_array(value: Array | np.generic) -> Array:
@@ -90,7 +92,7 @@ def _checked_array(value: Array | np.generic) -> Array:
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     if not _is_number(array.dtype):
-        raise ExecutionError("forward returned an array of what are no numbers", found=f"dtype {array.dtype}")
+        raise ExecutionError("forward returned an array that does not hold numbers", found=f"dtype {array.dtype}")
     return array
 
 
@@ -99,7 +101,7 @@ def _is_number(dtype: DType) -> bool:
 
 
 def fitted(value: Any, announced: object) -> Any:
-    """A checked value of forward() held against what infer() announced for it.
+    """Return a checked value of forward(), compared with the announcement of infer().
 
     Raises:
         ExecutionError: they contradict each other.
@@ -127,7 +129,7 @@ def _kind(value: object) -> str:
 
 
 def called(method: str, call: Any, *args: Any, **kwargs: Any) -> Any:
-    """Call a user's method; whatever it raises becomes an error that says which method failed."""
+    """Call a user's method; an exception becomes an error that names the method."""
     try:
         return call(*args, **kwargs)
     except EngineError:

@@ -1,4 +1,4 @@
-"""What a layer's field may be declared as, and whether a value is one.
+"""Declared types of a layer's fields, and tests whether a value has one.
 
 Numbers, words and dtypes; lists of those, as ``tuple[int, ...]``, ``list[int]`` or ``Sequence[int]``, of a fixed length
 as ``tuple[int, int]``; ``Literal``; any of these or None; ``Any``.
@@ -26,7 +26,7 @@ _LISTS: Final = (list, collections.abc.Sequence, collections.abc.Iterable, colle
 
 
 def options(hint: Any) -> tuple[Any, ...]:
-    """The types a declaration allows, the narrowest first: of two that fit it wins."""
+    """Return the types that a declaration allows, the narrowest first, which wins if several fit."""
     hint = _bare(hint)
     if typing.get_origin(hint) in (types.UnionType, typing.Union):
         return tuple(sorted((_bare(option) for option in typing.get_args(hint)), key=_narrowness))
@@ -34,23 +34,23 @@ def options(hint: Any) -> tuple[Any, ...]:
 
 
 def is_readable(hint: Any) -> bool:
-    """Whether a parameter of a file can be of this type."""
+    """Return whether a parameter of a file can be of this type."""
     return all(_is_readable(option) for option in options(hint))
 
 
 def is_list(hint: Any) -> bool:
-    """Whether it stands for several values."""
+    """Return whether it stands for several values."""
     return (typing.get_origin(hint) or hint) in (tuple, *_LISTS)
 
 
 def words(hint: Any) -> tuple[str, ...]:
-    """The texts among which a declaration lets choose."""
+    """Return the texts that a declaration allows."""
     choices = [option for option in options(hint) if typing.get_origin(option) is typing.Literal]
     return tuple(each for option in choices for each in typing.get_args(option) if isinstance(each, str))
 
 
 def accept(value: object, hint: Any) -> Accepted:
-    """Whether a Python value is of a type, and what it is then."""
+    """Return whether a Python value is of a type, and the value converted to it."""
     if hint in (Any, object):
         return True, value
     if typing.get_origin(hint) is typing.Literal:
@@ -66,7 +66,7 @@ def accept(value: object, hint: Any) -> Accepted:
 
 
 def describe(hint: Any) -> str:
-    """A declaration in words: ``int``, ``list of int or None``."""
+    """Return a declaration in words: ``int``, ``list of int or None``."""
     return " or ".join(_describe(option) for option in options(hint))
 
 
@@ -92,7 +92,7 @@ def _is_dtype(hint: Any) -> bool:
 
 
 def _accept_list(value: object, hint: Any) -> Accepted:
-    """A list of one type of items; a single item stands for a list of it, None for one without any."""
+    """Accept a list of one type of items; a single item counts as a list of it, None as an empty one."""
     items = () if value is None else value if isinstance(value, tuple) else (value,)
     inner = typing.get_args(hint)
     is_tuple = (typing.get_origin(hint) or hint) is tuple

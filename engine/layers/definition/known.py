@@ -23,24 +23,24 @@ from engine.tensor import UNKNOWN, TensorSpec, is_known, known_value, spec_of
 RANDOM_MODULES: Final = frozenset(
     {"engine.layers.creation.randomness", "engine.layers.creation.distribution", "engine.layers.onnx.creation.random"}
 )
-"""Where the layers live that give another value in every run."""
+"""Modules of layers that give another value in every run."""
 
 MAX_ELEMENTS: Final = 64
-"""Of a tensor whose elements are followed."""
+"""Largest tensor whose elements are tracked."""
 
 
 def is_repeatable(layer: Layer) -> bool:
-    """Whether a layer always gives the same outputs for the same inputs; of those from outside nothing is known."""
+    """Return whether a layer always gives the same outputs for the same inputs; no for layers from outside."""
     module = type(layer).__module__
     return module.startswith("engine.layers.") and module not in RANDOM_MODULES
 
 
 def with_values(layer: Layer, result: Any, inputs: list[object], forward: Callable[[list[object]], Any]) -> Any:
-    """What infer() announced, with the elements where these are few and follow from what is known.
+    """Return the result of infer(), with elements if these are few and follow from known inputs.
 
     Args:
-        result: what the layer announces.
-        inputs: what is known of the operator's inputs.
+        result: the layer's announcement.
+        inputs: descriptions of the operator's inputs.
         forward: computes the operator's outputs from its input values.
     """
     result = result if layer.takes_unknown else _of_its_own(result, inputs)
@@ -59,9 +59,9 @@ def with_values(layer: Layer, result: Any, inputs: list[object], forward: Callab
 
 
 def _with_sizes(layer: Layer, result: Any, values: list[object], forward: Callable[[list[object]], Any]) -> Any:
-    """Return what is announced with its elements, some of which follow from symbolic sizes.
+    """Return the announcement with its elements, some of which depend on symbolic sizes.
 
-    Most layers cannot compute with them, and get the numbers.
+    Most layers cannot compute with these, and get their values.
     """
     for convert in (list, specialise_sizes) if layer.takes_sizes else (specialise_sizes,):
         try:
@@ -83,7 +83,7 @@ def _valued(announced: Any, value: Any) -> Any:
 
 
 def _of_its_own(result: Any, inputs: list[object]) -> Any:
-    """The announced specs without elements of operands: ``return input`` says that shape and dtype are the same."""
+    """Return the announced specs without elements of operands: ``return input`` only states shape and dtype."""
     theirs = [each.value for each in inputs if isinstance(each, TensorSpec) and each.value is not None]
     if not theirs:
         return result
@@ -112,7 +112,7 @@ SHAPE_PARAMETERS: Final = ("shape", "size")
 
 
 def is_dropped_shape(value: object) -> bool:
-    """Whether a value can be no list of sizes but has a shape."""
+    """Return whether a value has a shape but cannot be a list of sizes."""
     if not isinstance(value, (np.ndarray, TensorSpec)) or len(value.shape) < 2:
         return False
     # A single integer stands for a number, whatever its dimensions.
@@ -120,5 +120,5 @@ def is_dropped_shape(value: object) -> bool:
 
 
 def shape_list(value: Any) -> list[Any]:
-    """The shape of a tensor or of what is known of one; UNKNOWN for open dimensions."""
+    """Return the shape of a tensor or of its spec; UNKNOWN for open dimensions."""
     return [UNKNOWN if size is None else size for size in value.shape]

@@ -1,11 +1,11 @@
-"""What an operator means: the base class of all layers.
+"""The base class of all layers, which define the semantics of operators.
 
-A layer states in one place how its parameters are read, how shapes follow, and how numpy computes it:
+A layer states in one place how its parameters are read, how shapes are inferred, and how numpy computes it:
 
 * the annotated *fields* are the parameters with their defaults (``dim: int = -1``);
 * the arguments of ``forward`` are the operands, named as PyTorch names them (``input``, ``weight``, ...);
   an argument with a default may be absent; attributes stored with the operator arrive here by name too;
-* ``infer`` takes the same arguments as ``forward``, as TensorSpec, and says what forward will return.
+* ``infer`` takes the same arguments as ``forward``, as TensorSpec, and returns the spec of its result.
 
 Layers know nothing of graphs. A layer is immutable: any number of threads may run it at once.
 """
@@ -21,12 +21,12 @@ from engine.tensor import UNKNOWN, TensorSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Annotations:
-    """What the file says about an operator's operands; a layer asks for it with a field of this type.
+    """The file's annotations of an operator's operands; a layer requests them by a field of this type.
 
     Args:
         inputs, outputs: annotated specs, None where the file has none.
         labels: the ``$name`` of each input, None where the file has none.
-        bodies: of an operator that chooses or repeats, what it runs: by name, with ``infer``, ``run`` and ``count``.
+        bodies: subgraphs of an operator that branches or loops, by name, with ``infer``, ``run`` and ``count``.
     """
 
     inputs: tuple[TensorSpec | None, ...] = ()
@@ -38,8 +38,8 @@ class Annotations:
     def are_named(self) -> bool:
         """Return whether the file names the operands.
 
-        An ONNX operator whose operands are named has its outputs in full: none is left out in front of one that is
-        used. Pairs of pnnx's converter name no operands, and leave out optional ones without a trace.
+        An ONNX operator with named operands has all outputs before the last used one. Pairs of pnnx's converter name no
+        operands, and omit optional ones without a trace.
         """
         return any(label is not None for label in self.labels)
 
@@ -52,9 +52,9 @@ def _infer_nothing(self: Layer, *operands: object, **attributes: object) -> obje
 
 
 class _Parameters:
-    """What dataclass would write anew for each of their hundreds of classes: making, comparing and showing of layers.
+    """Construction, comparison and repr of layers, shared by their hundreds of classes instead of generated for each.
 
-    All of it is made when the engine is imported, so it is time that everything waits for.
+    Generating them would add to the time of importing the engine.
     """
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
@@ -75,7 +75,7 @@ class _Parameters:
         self.__post_init__()
 
     def __post_init__(self) -> None:
-        """What else is worked out from parameters when a layer is made."""
+        """Derive further values from the parameters."""
 
     def __setattr__(self, name: str, value: object) -> None:
         raise FrozenInstanceError(f"cannot assign to field {name!r}")
@@ -111,29 +111,31 @@ class Layer(_Parameters):
     """Base of all layers; every subclass is a frozen, keyword-only dataclass of its parameters.
 
     ``forward`` returns one value for an operator with one output and a tuple of that length for one with
-    several. ``infer`` does the same with specs, or returns UNKNOWN where the values decide the shape.
+    several. ``infer`` does the same with specs, or returns UNKNOWN if the values decide the shape.
     """
 
     takes_unknown: ClassVar[bool] = False
-    """Whether infer() can make something of operands that are UNKNOWN."""
+    """Whether infer() accepts operands that are UNKNOWN."""
 
     gives_numbers: ClassVar[bool] = False
     """Whether forward() computes Python numbers, at the cost of a few operations."""
 
     does_arithmetic: ClassVar[bool] = True
-    """Whether forward() computes elements; else it makes, moves or hands over values."""
+    """Whether forward() computes elements; else it creates, moves or passes on values."""
 
     takes_sizes: ClassVar[bool] = False
-    """Whether forward() also computes with arrays of objects that hold symbolic sizes (engine/ir/sizes.py)."""
+    """Whether forward() also accepts arrays of objects that hold symbolic sizes (engine/ir/sizes.py)."""
 
     loops: ClassVar[bool] = False
-    """Whether forward() loops in Python over what its operands hold: elements, boxes, steps of a sequence."""
+    """Whether forward() loops in Python over its operands: elements, boxes, steps of a sequence."""
     has_bodies: ClassVar[bool] = False
-    """Whether it runs graphs of its own."""
+    """Whether it runs subgraphs."""
 
     items_axis: ClassVar[int | None] = None
-    """Of a layer outside this package: the axis along which operands and results hold the items of a batch, which it
-    computes independently of each other and of their number; None where that is not so, or not known."""
+    """The batch axis of operands and results of a layer outside this package; None if not declared.
+
+    Items of a batch must be computed independently of each other and of their number.
+    """
 
     canonical_layers: ClassVar[tuple[type[Layer], ...]] = ()
     """Layers that ``canonicalise`` may return instead of this one."""
@@ -143,7 +145,7 @@ class Layer(_Parameters):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        # One that declares no parameters has those of its base, and all that was made for them.
+        # A class without own parameters has those of its base, and their generated methods.
         if len(cls.__bases__) > 1 or "__annotations__" in cls.__dict__ or "__post_init__" in cls.__dict__:
             dataclass(kw_only=True, init=False, eq=False, repr=False)(cls)
 
@@ -152,9 +154,9 @@ class Layer(_Parameters):
         return self
 
     def flops(self, output: TensorSpec, *operands: object) -> int:
-        """Floating-point operations of one forward: one per output element unless a layer knows better."""
+        """Return the floating-point operations of one forward: by default one per output element."""
         return output.size or 0 if self.does_arithmetic else 0
 
     def scratch_bytes(self, output: TensorSpec, *operands: object) -> int:
-        """Bytes one forward takes beside copies of its operands and its result; a layer that takes more says so."""
+        """Return the bytes of one forward in addition to copies of its operands and its result."""
         return 0

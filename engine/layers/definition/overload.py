@@ -1,4 +1,4 @@
-"""Raw ``aten::`` types whose meaning depends on how many operands they come with.
+"""Raw ``aten::`` types whose schema depends on the number of operands.
 
 TorchScript gives every operand by position, constants and None included, and one name stands for several schemas:
 ``aten::prod`` takes (input, dtype) or (input, dim, keepdim, dtype).
@@ -19,14 +19,14 @@ from engine.layers.definition.registry import register
 from engine.layers.definition.signature import Signature
 
 PLACEMENT: Final = ("device", "layout", "pin_memory", "requires_grad", "memory_format", "generator")
-"""Parameters that say where a tensor lies and what draws its numbers; they change no value."""
+"""Parameters for the location of a tensor and the random generator; they change no value."""
 
 
 def overload(type_: str, *schemas: tuple[type[Layer], str]) -> None:
-    """Register a type with several schemas, told apart by how many operands there are.
+    """Register a type with several schemas, selected by the number of operands.
 
     Args:
-        schemas: a layer each, and PyTorch's names of the operands in order, of which it gets all but its PLACEMENT.
+        schemas: a layer each, and PyTorch's names of the operands in order; those in PLACEMENT are dropped.
     """
     name = type_.removeprefix("aten::")
     calls: dict[type[Layer], list[str]] = {}
@@ -57,19 +57,19 @@ class Overloaded(Layer):
     def __post_init__(self) -> None:
         if len(self.annotations.inputs) not in self.schemas:
             raise ParameterError(
-                "no schema with that many operands",
+                "no schema has this number of operands",
                 found=len(self.annotations.inputs),
                 expected=" or ".join(str(count) for count in self.schemas),
             )
         _ = self._bound
 
     def chosen(self, operands: Sequence[Any]) -> tuple[BoundLayer, list[Any]]:
-        """The layer that does the work, and those of the operands it is given."""
+        """Return the layer that does the work, and its operands."""
         return self._bound, self._kept(operands)
 
     @property
     def takes_sizes(self) -> bool:  # type: ignore[override]
-        """Return whether the layer that does the work takes symbolic sizes."""
+        """Return whether the chosen layer accepts symbolic sizes."""
         return self._bound.layer.takes_sizes
 
     def infer(self, *operands: object) -> Any:

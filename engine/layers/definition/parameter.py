@@ -1,4 +1,4 @@
-"""Parameters by their declared types: from what the file or a run says to what a layer's field expects.
+"""Conversion of parameters of a file or a run to the declared types of a layer's fields.
 
 The file's numbers are loosely typed (``alpha=1`` for a float, ``stride=2`` for a pair), and a parameter may
 also arrive as an operand at run time, as a 0-dim array or a list.
@@ -29,13 +29,14 @@ _field_hints: WeakKeyDictionary[type, dict[str, Any]] = WeakKeyDictionary()
 
 
 def field_hints(declared: type) -> dict[str, Any]:
-    """The declared type of every field of a dataclass, in their order.
+    """Return the declared type of every field of a dataclass, in order.
 
-    Each class of the tree is read once, whatever inherits from it, and class variables not at all: all operators
-    declare theirs when the package is imported, and evaluating annotations would be most of that.
+    Each class of the hierarchy is read once, and class variables are skipped: all operators declare their fields when
+        the
+    package is imported, and evaluating annotations would dominate that time.
 
     Raises:
-        NameError, and whatever else evaluating an annotation raises.
+        NameError, and all other errors of evaluating an annotation.
     """
     hints_of: dict[str, Any] = {}
     for base in reversed(declared.__mro__):
@@ -45,7 +46,7 @@ def field_hints(declared: type) -> dict[str, Any]:
 
 
 def _own_hints(declared: type) -> dict[str, Any]:
-    """Of the fields that the class itself annotates."""
+    """Return the types of the fields that the class itself annotates."""
     known = _field_hints.get(declared)
     if known is None:
         names = {each.name for each in dataclasses.fields(declared)}
@@ -57,10 +58,10 @@ def _own_hints(declared: type) -> dict[str, Any]:
 
 
 def coerce(value: object, hint: Any) -> Any:
-    """``value`` as the type a field declares.
+    """Return ``value`` converted to the type of a field.
 
     Raises:
-        ParameterError: when it is not of that type; names found and expected.
+        ParameterError: it cannot be converted; names both.
     """
     plain = _plain(value)
     if _is_single(value) and not any(hints.is_list(option) for option in hints.options(hint)):
@@ -71,7 +72,7 @@ def coerce(value: object, hint: Any) -> Any:
     options = hints.options(hint)
     if plain is None and type(None) in options:
         return None
-    if type(plain) in options:  # an int stays an int where a float would also do
+    if type(plain) in options:  # an int stays an int even if a float is allowed
         return plain
     for option in options:
         accepted, result = hints.accept(plain, option)
@@ -81,7 +82,7 @@ def coerce(value: object, hint: Any) -> Any:
 
 
 def coerce_named(name: str, value: object, hint: Any) -> Any:
-    """The same; the error says of which parameter."""
+    """Return ``coerce(value, hint)``; errors name the parameter."""
     words = hints.words(hint)
     if words and isinstance(value, str) and value not in words:
         expected = (" or " if len(words) == 2 else ", ").join(words)
@@ -93,7 +94,7 @@ def coerce_named(name: str, value: object, hint: Any) -> Any:
 
 
 def check_number(value: object) -> None:
-    """Refuse what no graph can mean: an integer beyond 64 bits, or a list far longer than any real one.
+    """Refuse an integer beyond 64 bits, or a list far longer than any real one.
 
     Raises:
         ParameterError: naming the number, or the length.
@@ -109,28 +110,28 @@ def check_number(value: object) -> None:
 
 
 def check_rate(p: object) -> None:
-    """Refuse a share of elements to drop that is none; it is looked at even where nothing is dropped.
+    """Refuse an invalid dropout rate, even where nothing is dropped.
 
     Raises:
-        ParameterError: naming what was found.
+        ParameterError: naming the rate.
     """
     if not isinstance(p, (int, float)) or not 0 <= p <= 1:
-        raise ParameterError("a rate of dropout is out of range", found=_show(p), expected="0 to 1")
+        raise ParameterError("the dropout rate is out of range", found=_show(p), expected="0 to 1")
 
 
 def holds_list(hint: Any) -> bool:
-    """Whether a parameter declared so may be a list."""
+    """Return whether a parameter of this type may be a list."""
     return any(hints.is_list(option) for option in hints.options(hint))
 
 
 def is_tensor_hint(hint: Any) -> bool:
-    """Whether what is declared so can only be a tensor, or a list of tensors."""
+    """Return whether a value of this type can only be a tensor, or a list of tensors."""
     options = [option for option in hints.options(hint) if option is not type(None)]
     return bool(options) and all(_is_tensor(option) for option in options)
 
 
 def is_single_hint(hint: Any) -> bool:
-    """Whether what is declared so is one number or one tensor, no list and no text."""
+    """Return whether a value of this type is one number or one tensor, not a list or text."""
     options = [option for option in hints.options(hint) if option is not type(None)]
     return bool(options) and all(option in (bool, int, float, complex) or _is_array(option) for option in options)
 
@@ -148,7 +149,7 @@ def _is_tensor(hint: Any) -> bool:
 
 
 def _plain(value: object) -> object:
-    """Run-time values as Python ones: 0-dim and numpy scalars as numbers, vectors and lists as tuples.
+    """Return run-time values as Python ones: 0-dim arrays and numpy scalars as numbers, vectors and lists as tuples.
 
     A tensor of one element in a list is a number, whatever its dimensions, as in PyTorch; so is the text ``int(8)``,
     which the converter writes into lists of sizes that a model has rounded.

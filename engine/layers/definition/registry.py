@@ -1,4 +1,4 @@
-"""Operator type -> layer. Types are PNNX names, each registered once."""
+"""Registry of layers by operator type. Types are PNNX names, each registered once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FOREIGN_HINT: Final = "pnnx drops attributes and weights of operators outside O
 
 
 class Registry:
-    """The operator types a graph may use."""
+    """Operator types that a graph may use."""
 
     def __init__(self) -> None:
         self._signatures: dict[str, Signature] = {}
@@ -39,7 +39,7 @@ class Registry:
         return iter(self._signatures)
 
     def __getitem__(self, type: str) -> Signature:
-        """The signature of a type.
+        """Return the signature of a type.
 
         Raises:
             UnsupportedOperatorError: when no layer is registered for it.
@@ -58,7 +58,7 @@ class Registry:
         positional: Sequence[str] = (),
         renamed: Mapping[str, str] | None = None,
     ) -> Callable[[L], L]:
-        """Class decorator: let a layer serve these operator types; see Signature for the keywords.
+        """Return a class decorator that registers a layer for these types; see Signature for the keywords.
 
         Raises:
             ParameterError: when a type has a layer already, or the class is not a Layer.
@@ -94,7 +94,7 @@ class Registry:
 
     @contextmanager
     def extended(self) -> Iterator[Registry]:
-        """Within the context new registrations count; afterwards they are gone."""
+        """Remove the registrations made in the block when it ends."""
         before = dict(self._signatures)
         try:
             yield self
@@ -135,7 +135,7 @@ class Registry:
         return f"'{type}'" + (f" ({'; '.join(notes)})" if notes else "")
 
     def nearest(self, type: str) -> str | None:
-        """The known type spelled most like this one, if any is close."""
+        """Return the known type with the most similar spelling; None if there is none."""
         folded = {known.lower(): known for known in self._signatures}
         matches = difflib.get_close_matches(type.lower(), folded, n=1, cutoff=0.7)
         return folded[matches[0]] if matches else None
@@ -148,13 +148,13 @@ def _checked(layer: Any) -> type[Layer]:
 
 
 registry: Final = Registry()
-"""The layers of this package; users add their own with engine.register."""
+"""Layers of this package; users add their own with engine.register."""
 
 register = registry.register
 
 
 def register_ranks(*types: str, flags: Mapping[str, Sequence[str]] | None = None) -> Callable[[L], L]:
-    """Class decorator: let a layer with a spatial_rank serve types of 1, 2 and 3 axes, named as ``nn.Conv{}d``."""
+    """Return a class decorator that registers a layer with a spatial_rank for 1, 2 and 3 axes, as in ``nn.Conv{}d``."""
 
     def add(layer: L) -> L:
         for rank in (1, 2, 3):

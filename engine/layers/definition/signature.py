@@ -1,7 +1,7 @@
-"""The schema of one operator type: which operands, parameters and attributes it takes.
+"""Schema of an operator type: its operands, parameters and attributes.
 
-It is read off the layer class (fields are parameters, arguments of ``forward`` are operands) plus what the
-type's registration says about its own spelling.
+It is derived from the layer class (fields are parameters, arguments of ``forward`` are operands), and from the
+registration of the type.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _KEYWORD = inspect.Parameter.KEYWORD_ONLY
 
 @dataclass(frozen=True, kw_only=True)
 class Signature:
-    """How operators of one type are written.
+    """Spelling of the operators of one type.
 
     Args:
         type: the PNNX type name.
@@ -38,8 +38,8 @@ class Signature:
         flags: boolean parameters that announce attributes: ``{"bias": ("bias",)}``.
         shapes: parameters that repeat the sizes of an attribute: ``{"weight": ("out_features", "in_features")}``;
             see engine/layers/definition/binding.py.
-        positional: names of operands and parameters in the order operands come in where the file gives no
-            ``$name``; by default the operands of forward, then the fields.
+        positional: names of operands and parameters in the order of unlabelled operands; by default the operands of
+            forward, then the fields.
         renamed: the file's name of an operand or parameter -> ours.
     """
 
@@ -53,22 +53,22 @@ class Signature:
     renamed: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        # Those of this package are looked at by a test, and not whenever the engine is imported.
+        # Signatures of this package are checked by a test instead of at every import.
         if not self.layer.__module__.startswith(_OURS):
             self.check()
 
     def check(self) -> None:
-        """Whether the class declares what a file can give it, and the registration names what the class has.
+        """Check that the class declares types that a file can provide, and that the registration uses its names.
 
         Raises:
-            ParameterError: what is wrong.
+            ParameterError: a fault, with its description.
         """
         self._check_layer()
         known = {*self.operands, *self.fields}
         wrong = {*self.presets, *self.positional, *self.renamed.values()} - known
         if wrong:
             raise ParameterError(
-                "registration names what the layer does not have",
+                "the registration uses names that the layer does not have",
                 where=self.type,
                 found=", ".join(sorted(wrong)),
                 expected=", ".join(sorted(known)),
@@ -80,53 +80,53 @@ class Signature:
             raise ParameterError("a layer needs a method 'forward'", where=self.type, found=f"{name} without one")
         try:
             declared = {**self.fields, "forward": self._arguments}
-        except Exception as exc:  # an annotation that names what its module lacks, a forward without a signature
+        except Exception as exc:  # an annotation with an undefined name, a forward without a signature
             found = f"{type(exc).__name__}: {exc}"
             raise ParameterError(f"the declarations of {name} cannot be read", where=self.type, found=found) from exc
         wrong = [field for field in self.fields if not is_readable(declared[field])]
         if wrong:
             expected = "bool, int, float, complex, str, a dtype, lists of those, a Literal, None, or Any"
             found = f"{wrong[0]}: {describe(declared[wrong[0]])}"
-            raise ParameterError(f"no file holds parameters of the kind {name} declares", where=self.type, found=found,
+            raise ParameterError(f"{name} declares parameters that no file can hold", where=self.type, found=found,
                                  expected=expected)  # fmt: skip
 
     @cached_property
     def operands(self) -> dict[str, Any]:
-        """Named arguments of forward with their defaults, REQUIRED where there is none."""
+        """Named arguments of forward with their defaults; REQUIRED if there is none."""
         return {name: arg.default for name, arg in self._arguments.items() if arg.kind in (*_PLACED, _KEYWORD)}
 
     @cached_property
     def leading(self) -> frozenset[str]:
-        """Those of them that are given by place; the rest stand behind a ``*`` and are given by name."""
+        """The positional ones of them; the rest come after a ``*`` and are passed by name."""
         return frozenset(name for name, arg in self._arguments.items() if arg.kind in _PLACED)
 
     @cached_property
     def is_variadic(self) -> bool:
-        """Whether forward takes any number of operands (``*tensors``)."""
+        """Return whether forward takes any number of operands (``*tensors``)."""
         return any(arg.kind is inspect.Parameter.VAR_POSITIONAL for arg in self._arguments.values())
 
     @cached_property
     def takes_any_attribute(self) -> bool:
-        """Whether forward takes attributes of any name (``**weights``)."""
+        """Return whether forward takes attributes of any name (``**weights``)."""
         return any(arg.kind is inspect.Parameter.VAR_KEYWORD for arg in self._arguments.values())
 
     @cached_property
     def tensors(self) -> frozenset[str]:
-        """Named arguments of forward that take nothing but tensors, or lists of tensors."""
+        """Named arguments of forward that accept only tensors, or lists of tensors."""
         hints = self._forward_hints
         return frozenset(name for name in self.operands if name in hints and is_tensor_hint(hints[name]))
 
     def takes_number(self, name: str) -> bool:
-        """Whether a literal for an argument of forward can only be a number: it is one, or a tensor."""
+        """Return whether a literal for an argument of forward must be a number."""
         return name in self._forward_hints and is_single_hint(self._forward_hints[name])
 
     def is_optional(self, name: str) -> bool:
-        """Whether an argument of forward may be None."""
+        """Return whether an argument of forward may be None."""
         return type(None) in typing.get_args(self._forward_hints.get(name))
 
     @cached_property
     def takes_only_tensors(self) -> bool:
-        """Whether all of the any number of operands are tensors, or lists of tensors."""
+        """Return whether all variadic operands are tensors, or lists of tensors."""
         names = [name for name, arg in self._arguments.items() if arg.kind is inspect.Parameter.VAR_POSITIONAL]
         return all(name in self._forward_hints and is_tensor_hint(self._forward_hints[name]) for name in names)
 
@@ -134,7 +134,7 @@ class Signature:
     def _forward_hints(self) -> dict[str, Any]:
         try:
             return type_hints(self.layer.forward)
-        except Exception:  # a user's layer may name what its module lacks, or annotate nothing
+        except Exception:  # a user's layer may use undefined names, or have no annotations
             return {}
 
     @cached_property
@@ -162,21 +162,21 @@ class Signature:
 
     @cached_property
     def annotations_field(self) -> str | None:
-        """The field that wants the file's annotations, if the layer has one."""
+        """The field for the file's annotations; None if the layer has none."""
         names = [name for name, hint in field_hints(self.layer).items() if hint is Annotations]
         return names[0] if names else None
 
     @cached_property
     def slots(self) -> tuple[str, ...]:
-        """What unnamed operands stand for, in order."""
+        """Names of unlabelled operands, in order."""
         return self.positional or (*self.operands, *self.fields)
 
     @property
     def takes_none(self) -> bool:
-        """Whether None may be an operand: ONNX has no such value, there it is a constant that the converter lost."""
+        """Return whether None may be an operand: in ONNX it is a constant that the converter lost."""
         return not self.layer.__module__.startswith("engine.layers.onnx.")
 
     @property
     def names_operands(self) -> bool:
-        """Whether ``$name`` entries of this type can be trusted: modules carry stale ones from fused patterns."""
+        """Return whether ``$name`` entries of this type are reliable: modules carry stale ones from fused patterns."""
         return not self.type.startswith(("nn.", "pnnx.", "prim::", "torchvision.ops."))

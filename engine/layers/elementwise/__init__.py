@@ -1,1 +1,1 @@
-"""Functions of single elements, and what leaves elements as they are."""
+"""Functions of single elements, and layers that leave elements unchanged."""

@@ -21,7 +21,7 @@ from engine.tensor import Array, Shape, TensorSpec
 
 @register("nn.Sigmoid", "F.sigmoid")
 class Sigmoid(UnaryFunction):
-    """1 / (1 + exp(-x))"""
+    """1 / (1 + exp(-x))."""
 
     def compute(self, x: Array) -> Array:
         return np.asarray(1 / (1 + np.exp(-x)))
@@ -29,7 +29,7 @@ class Sigmoid(UnaryFunction):
 
 @register("nn.SiLU", "F.silu")
 class SiLU(UnaryFunction):
-    """x / (1 + exp(-x))"""
+    """x / (1 + exp(-x))."""
 
     def compute(self, x: Array) -> Array:
         return np.asarray(x / (1 + np.exp(-x)))
@@ -37,7 +37,7 @@ class SiLU(UnaryFunction):
 
 @register("nn.LogSigmoid", "F.logsigmoid")
 class LogSigmoid(UnaryFunction):
-    """log(1 / (1 + exp(-x))), written so that nothing overflows: min(x, 0) - log1p(exp(-|x|))."""
+    """log(1 / (1 + exp(-x))), computed without overflow as min(x, 0) - log1p(exp(-|x|))."""
 
     def compute(self, x: Array) -> Array:
         return at_most(x, 0) - np.log1p(np.exp(-np.abs(x)))
@@ -45,7 +45,7 @@ class LogSigmoid(UnaryFunction):
 
 @register("nn.Tanh", "F.tanh")
 class Tanh(UnaryFunction):
-    """tanh(x)"""
+    """tanh(x)."""
 
     def compute(self, x: Array) -> Array:
         return np.tanh(x)
@@ -63,7 +63,7 @@ class Tanhshrink(Tanh):
 
 @register("nn.Softsign", "F.softsign")
 class Softsign(UnaryFunction):
-    """x / (1 + |x|)"""
+    """x / (1 + |x|)."""
 
     def compute(self, x: Array) -> Array:
         return np.asarray(x / (1 + np.abs(x)))
@@ -71,7 +71,7 @@ class Softsign(UnaryFunction):
 
 @register("nn.Mish", "F.mish")
 class Mish(UnaryFunction):
-    """x * tanh(log(1 + exp(x)))"""
+    """x * tanh(log(1 + exp(x)))."""
 
     def compute(self, x: Array) -> Array:
         return x * np.tanh(np.log1p(np.exp(x)))
@@ -165,5 +165,5 @@ class GLU(Layer):
 
 
 def _joined(x: Array, below: Array, alpha: float) -> Array:
-    """max(x, 0) + below; but ``below`` is not 0 where x is not below 0, if alpha is not finite."""
+    """Compute max(x, 0) + below; if alpha is not finite, ``below`` is not 0 where x >= 0, and is selected instead."""
     return at_least(x, 0) + below if np.isfinite(cast(alpha, x.dtype)) else np.where(x >= 0, x, below)

@@ -1,4 +1,4 @@
-"""The four operations with PyTorch's further arguments, as optimisation level 0 spells them."""
+"""The four basic operations with PyTorch's further arguments, as spelled at optimisation level 0."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _Scaled(Layer):
         raise NotImplementedError
 
     def _scaled(self, operand: object, beside: object, act: str) -> object:
-        """alpha * operand, in floating point where what is beside it is: a product of integers would wrap."""
+        """Return alpha * operand, in floating point if the other operand is, as a product of integers would wrap."""
         if self.alpha == 1:
             return operand
         if isinstance(operand, int) and isinstance(beside, (np.ndarray, TensorSpec)) and beside.dtype.kind == "f":
@@ -45,7 +45,7 @@ class _Scaled(Layer):
 
 @register("torch.add", "aten::add", positional=("input", "other", "alpha"))
 class Add(_Scaled):
-    """x + alpha * y"""
+    """x + alpha * y."""
 
     def _compute(self, input: object, other: object, act: str) -> object:
         return getattr(ELEMENTWISE["add"], act)(input, self._scaled(other, input, act))
@@ -53,7 +53,7 @@ class Add(_Scaled):
 
 @register("torch.sub", "aten::sub", "aten::subtract", positional=("input", "other", "alpha"))
 class Sub(_Scaled):
-    """x - alpha * y"""
+    """x - alpha * y."""
 
     def _compute(self, input: object, other: object, act: str) -> object:
         return getattr(ELEMENTWISE["sub"], act)(input, self._scaled(other, input, act))
@@ -61,7 +61,7 @@ class Sub(_Scaled):
 
 @register("torch.rsub", "aten::rsub", positional=("input", "other", "alpha"))
 class RSub(_Scaled):
-    """y - alpha * x"""
+    """y - alpha * x."""
 
     def _compute(self, input: object, other: object, act: str) -> object:
         return getattr(ELEMENTWISE["sub"], act)(other, self._scaled(input, other, act))

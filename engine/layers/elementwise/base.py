@@ -1,4 +1,4 @@
-"""What element-wise layers share: the output looks like the input."""
+"""Base classes of element-wise layers: the output has the input's shape."""
 
 from __future__ import annotations
 
@@ -36,4 +36,4 @@ class UnaryFunction(Layer):
 
     @abstractmethod
     def compute(self, x: Array) -> Array:
-        """The function's values at every x, an array of rank 1 or more in the dtype computed in."""
+        """Return the function's values at every x, an array of rank 1 or more in the dtype computed in."""

@@ -1,4 +1,4 @@
-"""Conversions between dtypes: fractions are cut towards zero, integers wrap, what is not zero is True."""
+"""Conversions between dtypes: fractions are truncated, integers wrap, nonzero values are True."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _SIZES: Final = (np.dtype(np.int64), np.dtype(np.bool_))
 
 @register("Tensor.to", ignored=("copy", "memory_format", "device", "non_blocking", "layout", "pin_memory"))
 class To(Layer):
-    """input in another dtype; without one, input.
+    """The input in another dtype; unchanged without one.
 
-    Optimisation level 0 hands Python numbers over, which PyTorch has as 0-dim tensors. Sizes (int64, bool) stay
-    numbers, so that shapes can be told before a run; of another dtype they become 0-dim tensors and promote as such.
+    Optimisation level 0 passes Python numbers, which PyTorch has as 0-dim tensors. Sizes (int64, bool) stay numbers, so
+    that shapes can be inferred before a run; others become 0-dim tensors and promote as such.
     """
 
     does_arithmetic = False
@@ -56,7 +56,7 @@ class To(Layer):
 
 @register("Tensor.type_as")
 class TypeAs(Layer):
-    """input in the dtype of other."""
+    """The input in the dtype of other."""
 
     does_arithmetic = False
     takes_sizes = True

@@ -1,4 +1,4 @@
-"""Comparisons, in the dtype both operands promote to, and tests of single elements; the results are bools."""
+"""Comparisons, in the common dtype of both operands, and tests of single elements; the results are bools."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _COMPARISONS: Final[dict[str, tuple[Any, str]]] = {
 
 
 class Predicate(Layer):
-    """Base of layers that ask something of every element."""
+    """Base of layers that test every element."""
 
     test: ClassVar[Callable[..., Any]]
 
@@ -77,7 +77,7 @@ def _is_neg_inf(x: Array) -> Any:
 
 
 def _without_infinities(x: Array, test: Callable[[Any], Any]) -> Any:
-    """Integers have no infinities, and numpy asks float32 at the least."""
+    """Return the test of every element; integers have no infinities, and numpy needs float32 at least."""
     return np.zeros(x.shape, BOOL) if x.dtype.kind in "biu" else test(cast(x, np.promote_types(x.dtype, _FLOAT32)))
 
 

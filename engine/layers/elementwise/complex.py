@@ -22,19 +22,21 @@ _COMPLEX: Final[dict[DType, DType]] = {
 
 
 def complex_dtype(dtype: DType) -> DType:
-    """The complex dtype with parts of this one; a complex dtype is its own.
+    """Return the complex dtype with parts of this one; a complex dtype itself.
 
     Raises:
         ShapeError: where numpy has none, as for float16.
     """
     if real_dtype(dtype) not in _COMPLEX:
-        raise ShapeError("no complex dtype has such parts", found=dtype_name(dtype), expected="float32 or float64")
+        raise ShapeError(
+            "there is no complex dtype with such parts", found=dtype_name(dtype), expected="float32 or float64"
+        )
     return _COMPLEX[real_dtype(dtype)]
 
 
 @register("torch.complex")
 class Complex(Layer):
-    """real + i imag"""
+    """real + i imag."""
 
     def infer(self, real: TensorSpec, imag: TensorSpec) -> TensorSpec:
         if real.dtype != imag.dtype:
@@ -50,7 +52,7 @@ class Complex(Layer):
 
 @register("torch.polar", "aten::polar")
 class Polar(Complex):
-    """abs * (cos(angle) + i sin(angle))"""
+    """abs * (cos(angle) + i sin(angle))."""
 
     def infer(self, abs: TensorSpec, angle: TensorSpec) -> TensorSpec:
         return super().infer(abs, angle)
@@ -119,7 +121,7 @@ class ViewAsComplex(Rearrangement):
 
 @register("torch.conj", "aten::_conj", "aten::conj", "aten::conj_physical")
 class Conjugate(Layer):
-    """real - i imag"""
+    """real - i imag."""
 
     def infer(self, input: TensorSpec) -> TensorSpec:
         return input
@@ -130,7 +132,7 @@ class Conjugate(Layer):
 
 @register("aten::resolve_conj", "aten::resolve_neg")
 class Resolved(Rearrangement):
-    """x: a conjugation is never put off here."""
+    """The input: conjugation is never lazy here."""
 
     def infer(self, input: TensorSpec) -> TensorSpec:
         return input

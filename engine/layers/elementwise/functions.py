@@ -1,8 +1,7 @@
-"""Functions of single elements, as layers: tables of names, formulas and how numpy computes them.
+"""Functions of single elements as layers, from tables of names, formulas and their computation in numpy.
 
-Operands meet in the dtype PyTorch's promotion gives. float16 and bfloat16 are computed in float32 and rounded;
-functions with fractional values take integers as float32. What expressions compute is not written twice: those
-functions come from their table.
+Operands are converted to the dtype of PyTorch's promotion. float16 and bfloat16 are computed in float32 and rounded;
+functions with fractional values convert integers to float32. Functions of expressions come from their table.
 """
 
 from __future__ import annotations
@@ -56,8 +55,8 @@ def define(base: type[Layer], types: Iterable[str], function: ElementwiseFunctio
     Args:
         base: Unary or Binary.
         types: the PNNX types it serves.
-        function: promotes, computes and announces.
-        formula: what it computes, for the documentation.
+        function: promotes, computes and infers.
+        formula: its formula, for the documentation.
     """
     name = "".join(part.capitalize() for part in function.name.split("_"))
     layer = type(name, (base,), {"function": function, "__doc__": formula, "__module__": __name__})
@@ -93,7 +92,7 @@ _PAIR_FORMULAS: Final = {
     "minimum": "the smaller of both; NaN if one is NaN",
 }
 
-# What scripts call the same of two numbers.
+# Names of the same functions of two numbers in scripts.
 _OF_NUMBERS: Final = {"floor_divide": ("aten::floordiv",), "maximum": ("prim::max",), "minimum": ("prim::min",)}
 
 PAIRS: Final[dict[str, type[Layer]]] = {

@@ -1,4 +1,4 @@
-"""Operators that leave the value alone: dropout at inference, copies of immutable values, layout hints."""
+"""Operators without effect on the value: dropout at inference, copies of immutable values, layout hints."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FUNCTIONS = (
 
 
 class _Unchanged(Layer):
-    """Base of layers that return their operand: a value is never changed in place, so none needs a copy."""
+    """Base of layers that return their operand: values are never changed in place, so no copy is needed."""
 
     does_arithmetic = False
     takes_sizes = True
@@ -25,7 +25,7 @@ class _Unchanged(Layer):
 
 @register(*_MODULES, *_FUNCTIONS, ignored=("inplace",))
 class Dropout(_Unchanged):
-    """x: dropout does nothing at inference."""
+    """The input: dropout does nothing at inference."""
 
     p: float = 0.5
     training: bool = False
@@ -39,7 +39,7 @@ class Dropout(_Unchanged):
 
 @register("nn.Identity", "torch.clone", "Tensor.clone")
 class Identity(_Unchanged):
-    """x; where its copy would lie in memory does not matter."""
+    """The input; a copy is not needed."""
 
     memory_format: str | None = None
 
@@ -52,12 +52,12 @@ class Identity(_Unchanged):
     positional=("input", "p", "training"),
 )  # fmt: skip
 class RawDropout(Dropout):
-    """x; what trains comes as an operand."""
+    """The input; the training flag comes as an operand."""
 
 
 @register("aten::contiguous", "aten::clone", "aten::detach", "aten::alias", "aten::alias_copy", "aten::detach_copy")
 class RawIdentity(_Unchanged):
-    """x; a memory format changes nothing."""
+    """The input; a memory format has no effect."""
 
     def forward(self, input: Array, first: object = None, second: object = None) -> Array:
         return input

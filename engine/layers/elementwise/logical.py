@@ -1,4 +1,4 @@
-"""Logic on whether elements are zero, and on their bits."""
+"""Logic on elements as truth values, and on their bits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from engine.tensor import Array, TensorSpec, dtype_name
 
 
 class Logical(Layer):
-    """Base of layers that combine two operands as truth values: what is not zero is true, NaN included."""
+    """Base of layers that combine two operands as truth values: nonzero is true, NaN included."""
 
     combine: ClassVar[Callable[[Any, Any], Any]]
 
@@ -46,7 +46,7 @@ def _numeric(operands: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _truth(value: Any) -> Any:
-    """Whether each element is not zero; bools as they are, for comparing them with 0 is slow."""
+    """Return whether each element is nonzero; bools unchanged, as comparing them with 0 is slow."""
     return value if isinstance(value, bool) or getattr(value, "dtype", None) == BOOL else np.not_equal(value, 0)
 
 
@@ -75,7 +75,7 @@ for _name, (_types, _formula) in _BITWISE.items():
 
 @register("torch.bitwise_not", "aten::bitwise_not")
 class BitwiseNot(Elementwise):
-    """All bits turned over; logical not of bools."""
+    """All bits inverted; logical not of bools."""
 
     def infer(self, input: TensorSpec, *others: object) -> TensorSpec:
         if input.dtype.kind not in "biu":

@@ -1,4 +1,4 @@
-"""Element-wise mathematics beyond what expressions compute."""
+"""Element-wise mathematics that expressions do not have."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def _double(*operands: object) -> DType:
 
 @register("torch.logit", "aten::logit", "aten::special_logit")
 class Logit(Layer):
-    """log(x / (1 - x)), x first brought into eps to 1 - eps where eps is given."""
+    """log(x / (1 - x)), with x first clipped to eps to 1 - eps if eps is given."""
 
     eps: float | None = None
 

@@ -1,4 +1,4 @@
-"""Activations made of straight pieces: ReLU, its leaky and bounded forms, shrinking. NaN stays NaN."""
+"""Piecewise linear activations: ReLU, its leaky and bounded forms, shrinking. NaN stays NaN."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ReLU(Elementwise):
 @register("nn.Hardtanh", "F.hardtanh")
 @register("nn.ReLU6", "F.relu6", presets={"min_val": 0.0, "max_val": 6.0})
 class Hardtanh(Elementwise):
-    """min(max(x, min_val), max_val); integers are held between the truncated bounds."""
+    """min(max(x, min_val), max_val); for integers between the truncated bounds."""
 
     min_val: float = -1.0
     max_val: float = 1.0
@@ -77,7 +77,9 @@ class RReLU(UnaryFunction):
     def __post_init__(self) -> None:
         if not -math.inf < self.lower <= self.upper < math.inf:
             found = f"{self.lower} and {self.upper}"
-            raise ParameterError("lower and upper are no interval", found=found, expected="finite numbers in order")
+            raise ParameterError(
+                "lower and upper do not form an interval", found=found, expected="finite numbers in order"
+            )
 
     def compute(self, x: Array) -> Array:
         return _bent(x, (self.lower + self.upper) / 2)
@@ -87,8 +89,8 @@ class RReLU(UnaryFunction):
 class PReLU(Layer):
     """x where x > 0, else weight * x; one weight for all, or one a channel (axis 1).
 
-    Of an ONNX file, whose slope has any shape that broadcasts, the converter keeps the elements and not the shape: as
-    many as neither one nor the channels belong to those axes whose sizes give that number, if there are no two ways.
+    The slope of an ONNX file has any shape that broadcasts, but the converter keeps only the elements. If their number
+    is neither one nor that of the channels, they belong to the axes whose sizes give that number, if unambiguous.
 
     Shapes:
         input (N, C, ...), weight (C,) or (1,) or () or (product of some axes of the input,)  ->  as input
@@ -109,12 +111,12 @@ class PReLU(Layer):
         self.slope_shape(input, weight)
 
     def slope_shape(self, input: Shape, weight: Shape) -> tuple[int, ...]:
-        """The weight's shape against the input's, all its axes where it is not one weight a channel.
+        """Return the weight's shape for the input, with all its axes unless it is one weight a channel.
 
-        () stands for a single weight, and for what only a run can tell.
+        () stands for a single weight, and for a shape unknown before a run.
 
         Raises:
-            ShapeError: it does not fit, or in more than one way.
+            ShapeError: it does not fit, or is ambiguous.
         """
         channels = input[1] if len(input) > 1 else 1
         if not weight or weight == (1,):
@@ -132,7 +134,7 @@ class PReLU(Layer):
 
 @register("nn.Hardsigmoid", "F.hardsigmoid")
 class Hardsigmoid(UnaryFunction):
-    """min(max(x + 3, 0), 6) / 6"""
+    """min(max(x + 3, 0), 6) / 6."""
 
     def compute(self, x: Array) -> Array:
         return np.asarray(np.clip(x + 3, 0, 6) / 6)
@@ -140,7 +142,7 @@ class Hardsigmoid(UnaryFunction):
 
 @register("nn.Hardswish", "F.hardswish")
 class Hardswish(UnaryFunction):
-    """x * min(max(x + 3, 0), 6) / 6"""
+    """x * min(max(x + 3, 0), 6) / 6."""
 
     def compute(self, x: Array) -> Array:
         return np.asarray(x * np.clip(x + 3, 0, 6) / 6)
@@ -173,7 +175,7 @@ class Softshrink(UnaryFunction):
 
 
 def _ways(input: Shape, count: Dim) -> list[tuple[int, ...]]:
-    """Shapes of so many elements that broadcast to a shape; over the batch only where there is no other."""
+    """Return shapes of so many elements that broadcast to a shape; including the batch axis only as a last resort."""
     sizes = [size or 0 for size in input]
     for axes in (range(1, len(sizes)), range(len(sizes))):
         long = [axis for axis in axes if sizes[axis] > 1]
@@ -186,7 +188,7 @@ def _ways(input: Shape, count: Dim) -> list[tuple[int, ...]]:
 
 
 def _bent(x: Array, slope: Array | float) -> Array:
-    """max(x, 0) + slope * min(x, 0), as PyTorch writes it; but 0 times an infinity is NaN, which is not meant."""
-    if not np.isfinite(cast(slope, x.dtype)).all():  # 1e308 is infinite too, among float32
+    """Compute max(x, 0) + slope * min(x, 0) like PyTorch, without the NaN of 0 times an infinity."""
+    if not np.isfinite(cast(slope, x.dtype)).all():  # 1e308 is infinite in float32
         return np.where(x > 0, x, x * slope)
     return at_least(x, 0) + at_most(x, 0) * slope

@@ -16,7 +16,7 @@ from engine.tensor import Array, DType, Number, Shape, TensorSpec
 
 
 def _common(*operands: Any) -> TensorSpec:
-    """What tensors and numbers promote and broadcast to; None stands for an operand left out."""
+    """Return the common dtype and shape of tensors and numbers; None stands for an omitted operand."""
     given = [operand for operand in operands if operand is not None]
     return TensorSpec(broadcast_shapes(*(_shape(operand) for operand in given)), result_type(*given))
 
@@ -26,15 +26,15 @@ def _shape(operand: Any) -> Shape:
 
 
 def _wide(operand: Array | Number, dtype: DType) -> Array:
-    """Return an operand in the dtype that is computed in; a number keeps the digits that a narrow dtype has not."""
+    """Return an operand in the dtype computed in; a number keeps digits that a narrow dtype lacks."""
     return cast(cast(operand, dtype) if isinstance(operand, np.ndarray) else operand, working_dtype(dtype))
 
 
 @register("torch.clamp", "torch.clip")
 class Clamp(Layer):
-    """min(max(x, min), max), in the dtype all promote to; max wins where min is larger. NaN in any gives NaN.
+    """min(max(x, min), max), in the common dtype; max wins where min is larger. NaN in any operand gives NaN.
 
-    PyTorch wants a bound; an ONNX file may leave out both, and then nothing is done.
+    PyTorch needs a bound; an ONNX file may omit both, and then nothing is done.
     """
 
     def infer(self, input: TensorSpec, min: Any = None, max: Any = None) -> TensorSpec:
@@ -58,7 +58,7 @@ class Clamp(Layer):
 
 @register("aten::clamp_min")
 class ClampMin(Layer):
-    """max(x, min)"""
+    """max(x, min)."""
 
     def infer(self, input: TensorSpec, min: Any) -> TensorSpec:
         return Clamp().infer(input, min)
@@ -69,7 +69,7 @@ class ClampMin(Layer):
 
 @register("aten::clamp_max")
 class ClampMax(Layer):
-    """min(x, max)"""
+    """min(x, max)."""
 
     def infer(self, input: TensorSpec, max: Any) -> TensorSpec:
         return Clamp().infer(input, None, max)
@@ -79,18 +79,18 @@ class ClampMax(Layer):
 
 
 def between(start: Array, end: Array, weight: Array) -> Array:
-    """start + weight * (end - start), computed from the nearer end so that both are met exactly."""
+    """Compute start + weight * (end - start) from the nearer end, so that both ends are exact."""
     way = end - start
     return np.asarray(np.where(np.abs(weight) < 0.5, start + weight * way, end - way * (1 - weight)))
 
 
 @register("torch.lerp", "aten::lerp")
 class Lerp(Layer):
-    """x + weight * (end - x)"""
+    """x + weight * (end - x)."""
 
     def infer(self, input: TensorSpec, end: TensorSpec, weight: TensorSpec | Number) -> TensorSpec:
         if dtype_category(input.dtype) in (Category.BOOL, Category.INTEGER):
-            raise ShapeError("nothing lies between integers", found=input.dtype, expected="a floating dtype")
+            raise ShapeError("integers cannot be interpolated", found=input.dtype, expected="a floating dtype")
         return TensorSpec(_common(input, end, weight).shape, input.dtype)
 
     def forward(self, input: Array, end: Array, weight: Array | Number) -> Array:
@@ -114,7 +114,7 @@ class _Fused(Layer):
 
 @register("torch.addcmul", "aten::addcmul")
 class AddCMul(_Fused):
-    """x + value * tensor1 * tensor2"""
+    """x + value * tensor1 * tensor2."""
 
     def forward(self, input: Array, tensor1: Array, tensor2: Array, value: Number = 1) -> Array:
         dtype, (x, a, b, factor) = self._operands(input, tensor1, tensor2, value)

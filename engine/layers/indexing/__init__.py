@@ -1,1 +1,1 @@
-"""Elements picked and written by position or by mask."""
+"""Elements read and written by position or by mask."""

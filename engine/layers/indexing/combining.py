@@ -1,4 +1,4 @@
-"""Elements written at places of a tensor, or combined with what is there."""
+"""Elements written at positions of a tensor, or combined with the existing ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def check_way(reduce: str) -> None:
 
 
 def written(input: Array, places: Array, source: Array, reduce: str | None) -> Array:
-    """A copy of input with source written at places of its flattened self, or combined with what is there."""
+    """Return a copy of input with source written at positions of the flattened input, or combined with its elements."""
     dtype = input.dtype if reduce is None else working_dtype(input.dtype)
     result = input.astype(dtype, order="C").reshape(-1)
     if reduce is None:
@@ -37,9 +37,9 @@ def written(input: Array, places: Array, source: Array, reduce: str | None) -> A
 
 
 def reduced(input: Array, places: Array, source: Array, reduce: str, include_self: bool) -> Array:
-    """The same, as PyTorch reduces: means as well, and without the elements that were there, if these do not count."""
+    """Return a copy reduced like PyTorch: also by means, and without the existing elements if include_self is false."""
     if (reduce in ("amax", "amin") and input.dtype.kind == "c") or (reduce == "mean" and input.dtype.kind == "b"):
-        raise ShapeError(f"no {reduce} of such values", found=dtype_name(input.dtype))
+        raise ShapeError(f"{reduce} is not defined for this dtype", found=dtype_name(input.dtype))
     table = np.atleast_1d(input)
     counts = np.bincount(places.reshape(-1), minlength=input.size).reshape(table.shape)
     if not include_self:
@@ -53,7 +53,7 @@ def reduced(input: Array, places: Array, source: Array, reduce: str, include_sel
 
 
 def neutral(reduce: str, dtype: DType) -> Array:
-    """What changes nothing when combined with another element."""
+    """Return the neutral element of a reduction."""
     if reduce in ("amax", "amin"):
         return cast(extremes(dtype)[reduce == "amin"], dtype)
     return cast(1 if reduce == "prod" else 0, dtype)

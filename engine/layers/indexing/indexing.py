@@ -1,9 +1,8 @@
 """Indexing with tensors: ``x[i, :, j]``, read and written.
 
-An index is a list with one slot for each leading axis: a tensor of positions, a mask that takes up as many axes as it
-has dimensions, or None for the whole axis. Constant index vectors stand in the file as text,
-``[[2,1],None,[True,False]]``. Index tensors next to each other leave their axes in place; otherwise the indexed axes
-come first.
+An index is a list with one slot for each leading axis: a tensor of positions, a mask that covers as many axes as it
+has dimensions, or None for the whole axis. Constant index vectors are text in the file,
+``[[2,1],None,[True,False]]``. Adjacent index tensors leave their axes in place; otherwise the indexed axes come first.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ class Index(Rearrangement):
     """input[expr].
 
     Raises:
-        ParameterError: the text is no index, or holds only the first row of a constant index of several dimensions,
-            as the converter writes it; the annotated result tells.
-        ShapeError: an index does not fit the input, or points outside of it.
+        ParameterError: the text is not an index, or, by the annotated result, holds only the first row of a constant
+            index of several dimensions, as the converter writes it.
+        ShapeError: an index does not fit the input, or is out of range.
     """
 
     annotations: Annotations = NO_ANNOTATIONS
@@ -66,7 +65,7 @@ class Index(Rearrangement):
 
 @register("Tensor.index_put", positional=("input", "indices", "values", "accumulate"))
 class IndexPut(Layer):
-    """A copy of input in which values, broadcast and converted, stand at the index; accumulate adds them instead."""
+    """A copy of input with values, broadcast and converted, at the index; accumulate adds them instead."""
 
     accumulate: bool = False
 
@@ -104,7 +103,7 @@ def _check_values(values: Shape, target: Shape) -> None:
 
 @contextmanager
 def _placed(shape: Shape) -> Iterator[None]:
-    """Report numpy's complaint about an index as ours."""
+    """Convert numpy's error about an index to ours."""
     try:
         yield
     except IndexError as error:
@@ -117,7 +116,7 @@ def _slots(expr: str | Slots) -> Slots:
 
 @lru_cache(maxsize=256)
 def constant_slots(text: str) -> Slots:
-    """A constant index from its text."""
+    """Return a constant index from its text."""
     try:
         items = json.loads(text.replace("None", "null").replace("True", "true").replace("False", "false"))
         return tuple(None if item is None else np.array(item, None if item else np.int64) for item in items)
@@ -128,7 +127,7 @@ def constant_slots(text: str) -> Slots:
 
 
 def _specs(slots: Slots) -> Slots:
-    """What is known of an index before its masks are counted."""
+    """Return the description of an index before its masks are counted."""
     return [None if slot is None else spec_of(np.asarray(slot)) for slot in slots]
 
 
@@ -137,8 +136,8 @@ def _index(slots: Slots) -> tuple[Any, ...]:
 
 
 def _positions(slot: Any) -> Array:
-    """An index as numpy takes it; PyTorch still reads bytes as a mask."""
-    # numpy writes in the order of an index's memory: where places repeat, the last one in rows is to win.
+    """Return an index in numpy's form; like PyTorch, uint8 is a mask."""
+    # numpy writes in the memory order of an index; for repeated positions the last one in row-major order must win.
     array = np.asarray(slot, order="C")
     if array.dtype == np.uint8:
         return np.asarray(array != 0)
@@ -148,7 +147,7 @@ def _positions(slot: Any) -> Array:
 
 
 def _indexed_shape(input: Shape, slots: Slots) -> Shape:
-    """Return the shape input[slots] has; a mask's number of hits is open unless it is a constant."""
+    """Return the shape of input[slots]; a mask's number of hits is open unless it is a constant."""
     entries: list[tuple[int, Shape | None]] = []
     covered = 0
     for slot in slots:
@@ -168,7 +167,7 @@ def _indexed_shape(input: Shape, slots: Slots) -> Shape:
 
 
 def _as_positions(slot: Any, input: Shape, axis: int) -> list[tuple[int, Shape | None]]:
-    """Return the position tensors a slot stands for, as how many axes one indexes and its shape.
+    """Return the position tensors of a slot, as the number of axes each indexes and its shape.
 
     They are the slot itself, or one for each dimension of a mask; a mask of no dimensions adds an axis.
     """

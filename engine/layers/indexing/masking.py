@@ -19,7 +19,7 @@ from engine.tensor import Array, Number, TensorSpec, format_shape
 
 @register("Tensor.masked_fill")
 class MaskedFill(Layer):
-    """value where mask, else input; the value is converted to the input's dtype, input and mask broadcast."""
+    """value where mask, else input; the value is converted to the input's dtype, and input and mask are broadcast."""
 
     def infer(self, input: TensorSpec, mask: TensorSpec, value: TensorSpec | Number) -> TensorSpec:
         check_single(value)
@@ -35,7 +35,7 @@ class MaskedFill(Layer):
 
 @register("aten::masked_scatter")
 class MaskedScatter(Layer):
-    """The elements of source, in order, at the places under the mask."""
+    """The elements of source, in order, at the positions under the mask."""
 
     def infer(self, input: TensorSpec, mask: TensorSpec, source: TensorSpec) -> TensorSpec:
         check_mask(mask.dtype)
@@ -55,7 +55,7 @@ class MaskedScatter(Layer):
 
 @register("torch.where", "aten::where")
 class Where(Layer):
-    """input where condition, else other, in the dtype they promote to; without them the positions it holds at."""
+    """input where condition, else other, in their common dtype; without them the positions where it holds."""
 
     takes_sizes = True
 
@@ -124,7 +124,7 @@ class Copy(Rearrangement):
 
 
 class _Triangle(Rearrangement):
-    """Base of layers that keep one triangle of each matrix and put zeros into the other."""
+    """Base of layers that keep one triangle of each matrix and set the other to zero."""
 
     diagonal: int = 0
 
@@ -134,10 +134,10 @@ class _Triangle(Rearrangement):
         return input
 
     def _lower(self, input: Array, diagonal: int) -> Array:
-        """A mask of the elements on a diagonal and below it."""
+        """Return a mask of the elements on a diagonal and below it."""
         self.infer(TensorSpec(input.shape, input.dtype))
         rows, columns = input.shape[-2:]
-        # Of a diagonal beyond the matrix only that it is beyond matters; numpy computes with C integers.
+        # numpy computes with C integers, so a diagonal beyond the matrix is clipped.
         return np.tri(rows, columns, max(min(diagonal, columns), -rows - 1), np.bool_)
 
 

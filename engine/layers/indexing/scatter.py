@@ -1,6 +1,6 @@
 """Operators that write or add values at positions along one axis.
 
-Half precision is added up in float32 and rounded once. Where a plain write hits a place twice, the last one counts.
+Half precision is summed in float32 and rounded once. If a plain write hits a position twice, the last one counts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from engine.tensor import Array, Number, Shape, TensorSpec, format_shape
 
 
 class _Scatter(Layer):
-    """Base of layers that write the elements of one tensor to places an index of its shape names."""
+    """Base of layers that write the elements of one tensor at positions of an index of its shape."""
 
     _takes_numbers: ClassVar[bool] = False
 
@@ -43,9 +43,9 @@ class _Scatter(Layer):
         return axis
 
     def _places(self, input: Array, index: Array, src: Array) -> tuple[Array, Array]:
-        """Places in the flattened input, and the source elements that belong there."""
+        """Return positions in the flattened input, and their source elements."""
         axis = self._check(TensorSpec(input.shape, input.dtype), index.shape, TensorSpec(src.shape, src.dtype))
-        if not index.size:  # of nothing, whatever its shape
+        if not index.size:  # empty, whatever its shape
             return np.empty(0, np.int64), np.empty(0, src.dtype)
         index = np.atleast_1d(index)
         check_positions(index, at_least_1d(input.shape)[axis] or 0)
@@ -86,9 +86,9 @@ class ScatterAdd(_Scatter):
     positional=("input", "dim", "index", "src", "reduce", "include_self"),
 )
 class ScatterReduce(_Scatter):
-    """The sum, product, mean, largest or smallest of all elements of src that meet at a place.
+    """The sum, product, mean, largest or smallest of all elements of src with the same position.
 
-    The input's own element takes part if include_self; it stays where nothing arrives.
+    The input's own element is included if include_self; it stays where no element arrives.
     """
 
     reduce: str
@@ -103,7 +103,7 @@ class ScatterReduce(_Scatter):
 
 
 class _IndexWrite(Layer):
-    """Base of layers that write slices of one axis, named by a vector."""
+    """Base of layers that write slices of one axis, given by a vector of indices."""
 
     counts_back: ClassVar[bool] = False
 
@@ -118,14 +118,14 @@ class _IndexWrite(Layer):
         check_shape(at_least_1d(source), target)
 
     def _target(self, input: Shape, index: Shape) -> tuple[int, Shape]:
-        """The axis, and the shape of all slices written."""
+        """Return the axis, and the shape of all slices written."""
         axis = checked_axis(self.dim, len(input))
         if len(index) > 1:
             raise ShapeError("index must be a vector", found=format_shape(index))
         return axis, replaced(at_least_1d(input), axis, index[0] if index else 1)
 
     def _places(self, input: Array, index: Array, source: Array) -> tuple[Array, Array]:
-        """Places in the flattened input, and the source elements that belong there."""
+        """Return positions in the flattened input, and their source elements."""
         self._spec(*(TensorSpec(each.shape, each.dtype) for each in (input, index, source)))
         axis, target = self._target(input.shape, index.shape)
         shape = np.atleast_1d(input).shape
@@ -163,7 +163,7 @@ class IndexCopy(_IndexWrite):
 
 @register("aten::index_fill", positional=("input", "dim", "index", "source"))
 class IndexFill(_IndexWrite):
-    """One number in every slice along dim that index names; a negative one counts from the end."""
+    """One number in every slice along dim at the indices; negative ones count from the end."""
 
     counts_back = True
 
@@ -181,7 +181,7 @@ class IndexFill(_IndexWrite):
 
 @register("aten::index_reduce", positional=("input", "dim", "index", "source", "reduce", "include_self"))
 class IndexReduce(_IndexWrite):
-    """As index_add with the product, mean, largest or smallest of what meets at a slice."""
+    """Like index_add with the product, mean, largest or smallest of the elements of a slice."""
 
     reduce: str
     include_self: bool = True
@@ -201,7 +201,7 @@ class IndexReduce(_IndexWrite):
 
 @register("aten::put", positional=("input", "index", "source", "accumulate"))
 class Put(Layer):
-    """source written, or added, at places of the flattened input; negative ones count from the end."""
+    """source written, or added, at positions of the flattened input; negative ones count from the end."""
 
     accumulate: bool = False
 

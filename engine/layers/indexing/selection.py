@@ -1,4 +1,4 @@
-"""Operators that pick elements by position or by a mask."""
+"""Operators that select elements by position or by a mask."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from engine.tensor import Array, Dim, Shape, TensorSpec, format_shape
 
 
 def check_positions(index: Array, length: int, lowest: int = 0) -> None:
-    """Refuse positions outside of an axis.
+    """Refuse positions out of range.
 
     Raises:
-        ShapeError: naming the first offender, or the dtype if it is no integer.
+        ShapeError: naming the first such position, or the dtype if it is not an integer.
     """
     if index.dtype.kind not in "iu":
         raise ShapeError("an index must be of integers", found=index.dtype)
@@ -32,7 +32,7 @@ def check_positions(index: Array, length: int, lowest: int = 0) -> None:
 
 
 def check_covers(index: Shape, other: Shape, axis: int | None) -> None:
-    """Refuse an index tensor that is larger than a tensor it is laid over, anywhere but along axis."""
+    """Refuse an index tensor that is larger than the indexed tensor in a dimension other than axis."""
     if len(index) != len(other) or any(
         i != axis and None not in (m, n) and (m or 0) > (n or 0)
         for i, (m, n) in enumerate(zip(index, other, strict=True))
@@ -41,15 +41,15 @@ def check_covers(index: Shape, other: Shape, axis: int | None) -> None:
 
 
 def at_least_1d(shape: Shape) -> Shape:
-    """A shape, that of one row for a 0-dim tensor."""
+    """Return a shape, (1,) for a 0-dim tensor."""
     return shape or (1,)
 
 
 def flat_places(shape: Sequence[int], places: Sequence[Array]) -> Array:
-    """Where elements lie when an array of a shape is laid flat; numpy finds them there several times as fast.
+    """Return flat indices of elements of a contiguous array, which numpy reads several times as fast.
 
     Args:
-        places: an index an axis, which broadcast against each other; none negative.
+        places: an index for each axis, which broadcast against each other; not negative.
     """
     steps = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
     flat = (place.astype(np.int64, copy=False) * step for place, step in zip(places, steps, strict=True))
@@ -57,7 +57,7 @@ def flat_places(shape: Sequence[int], places: Sequence[Array]) -> Array:
 
 
 def open_grid(index: Array, axis: int) -> list[Array]:
-    """An index an axis: ``index`` on one of them, its own places on the others."""
+    """Return an index for each axis: ``index`` on one of them, the element's own position on the others."""
     grid = list(np.ogrid[tuple(slice(n) for n in index.shape)])
     grid[axis] = index
     return grid
@@ -89,7 +89,7 @@ class Gather(Rearrangement):
 
 @register("torch.index_select")
 class IndexSelect(Rearrangement):
-    """The slices of one axis that index names, in its order."""
+    """The slices of one axis at the indices, in their order."""
 
     dim: int
 
@@ -114,7 +114,7 @@ class IndexSelect(Rearrangement):
 
 @register("aten::take")
 class Take(Rearrangement):
-    """Elements by their place in the flattened input; negative ones count from the end."""
+    """Elements by their position in the flattened input; negative ones count from the end."""
 
     def infer(self, input: TensorSpec, index: TensorSpec) -> TensorSpec:
         return TensorSpec(index.shape, input.dtype)
@@ -126,7 +126,7 @@ class Take(Rearrangement):
 
 @register("aten::take_along_dim")
 class TakeAlongDim(Rearrangement):
-    """As gather, input and indices broadcast but for dim; without dim both are taken as rows."""
+    """Like gather, with input and indices broadcast except for dim; without dim both are flattened."""
 
     dim: int | None = None
 
@@ -191,6 +191,6 @@ class NonZeroByAxis(Rearrangement):
 
 
 def positions_spec(input: TensorSpec) -> list[TensorSpec]:
-    """What the positions of some elements look like, one tensor an axis."""
+    """Return the description of the positions of some elements, one tensor an axis."""
     rows: Dim = None
     return [TensorSpec((rows,), INT64)] * max(input.rank, 1)

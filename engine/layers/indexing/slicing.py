@@ -1,8 +1,8 @@
 """Slices: of one axis or several at once, read or written.
 
 Bounds are lists, one item an axis of ``dims``; the single-axis spelling (``dim=1 start=0 ...``) is a list of one.
-An item is None while only a run can tell it. Bounds count from the end when negative and are cut to the axis, so
-the converter's 2147483647 means "to the end". ``selects`` takes one index instead, where it is not 2147483647.
+An item is None if it is unknown before a run. Negative bounds count from the end, and bounds are clipped to the axis,
+so the converter's 2147483647 is "to the end". ``selects`` is a single index instead, unless it is 2147483647.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Bounds: TypeAlias = tuple[Dim, ...]
 
 
 class _Window(Rearrangement):
-    """Base of layers that look at a part of a tensor. ``dims`` are axes of the input, before any is selected away."""
+    """Base of layers on a part of a tensor. ``dims`` are axes of the input, before any is removed by a select."""
 
     dims: tuple[int, ...] = (0,)
     starts: Bounds = ()
@@ -48,7 +48,7 @@ class _Window(Rearrangement):
 
     def _window_shape(self, shape: Shape) -> Shape:
         if not shape and self.dims:
-            raise ShapeError("a 0-dim tensor cannot be cut", found="[]", expected="at least one dimension")
+            raise ShapeError("a 0-dim tensor cannot be sliced", found="[]", expected="at least one dimension")
         axes = checked_axes(self.dims, len(shape))
         lengths = list(shape)
         selected = set()
@@ -61,7 +61,7 @@ class _Window(Rearrangement):
         return tuple(dim for axis, dim in enumerate(lengths) if axis not in selected)
 
     def place(self, shape: Shape) -> tuple[slice | int, ...]:
-        """What to index an array of this shape with."""
+        """Return the index of the part in an array of this shape."""
         self._window_shape(shape)
         index: list[slice | int] = [slice(None)] * len(shape)
         for item, axis in enumerate(checked_axes(self.dims, len(shape))):
@@ -91,7 +91,7 @@ def _checked_index(index: Dim, length: Dim) -> None:
 
 @register("Tensor.slice", renamed=_ONE_AXIS)
 class Slice(_Window):
-    """input[starts[0]:ends[0]:steps[0], ...] on the axes named, the others whole."""
+    """input[starts[0]:ends[0]:steps[0], ...] on the given axes, with the others whole."""
 
     def infer(self, input: TensorSpec) -> TensorSpec:
         return TensorSpec(self._window_shape(input.shape), input.dtype)
@@ -104,8 +104,8 @@ class Slice(_Window):
 class Select(Rearrangement):
     """One slice of an axis, without that axis.
 
-    pnnx also writes ONNX's Gather so: several indices name slices in their order, and a lone one keeps its axis where
-    the file says that the result has as many as the input.
+    pnnx also writes ONNX's Gather like this: several indices select slices in their order, and a single one keeps its
+    axis if the annotated result has as many axes as the input.
     """
 
     canonical_layers = (Slice,)
@@ -167,7 +167,7 @@ class SliceCopy(_Window):
 @register("torch.slice_scatter", renamed={"self": "input", **_ONE_AXIS})
 @register("aten::select_scatter", renamed=_SELECT, positional=("input", "src", "dims", "selects"))
 class SliceScatter(SliceCopy):
-    """The same; src is as large as the slice."""
+    """A copy of input with src, of the size of the slice, in place of a slice."""
 
     def _check_fits(self, source: Shape, window: Shape) -> None:
         check_shape(source, window)
@@ -175,7 +175,7 @@ class SliceScatter(SliceCopy):
 
 @register("torch.narrow")
 class Narrow(Rearrangement):
-    """length slices of one axis, from start on; unlike a slice they must all be there."""
+    """length slices of one axis, from start on; unlike in a slice all must exist."""
 
     dim: int
     start: Bounds
@@ -199,7 +199,9 @@ class Narrow(Rearrangement):
             return axis, start, length
         first = start + n if start < 0 else start
         if first < 0 or length < 0 or first + length > n:
-            raise ShapeError("not that many slices", found=f"start {start} and length {length}", expected=f"within {n}")
+            raise ShapeError(
+                "the slices are out of range", found=f"start {start} and length {length}", expected=f"within {n}"
+            )
         return axis, first, length
 
 
@@ -228,7 +230,7 @@ class Windows(Rearrangement):
 
     def _axis(self, shape: Shape) -> int:
         if not shape:
-            raise ShapeError("a 0-dim tensor has no axis to look along")
+            raise ShapeError("a 0-dim tensor has no axis for windows")
         axis = checked_axis(self.dim, len(shape))
         length = shape[axis]
         if length is not None and length < self.size:

@@ -1,13 +1,13 @@
-"""Einstein summation, a pair of operands at a time as matrix products.
+"""Einstein summation by pairs of operands, as matrix products.
 
-The converter re-letters equations and loses parts of them; both losses are undone here:
+The converter renames labels and loses parts of equations, which are restored here:
 
-* With one operand whose rank does not change, the output part is missing. What is left means the same in implicit
-  mode: the output is every label that occurs once, sorted.
+* With one operand whose rank does not change, the output part is missing. The rest is equivalent in implicit mode:
+  the output has every label that occurs once, sorted.
 * With several operands, ``...`` is missing. An operand with more axes than labels had it in front, and so had the
-  output, unless its annotated rank says that those axes are summed over.
+  output, unless those axes are summed over by its annotated rank.
 
-Labels are single characters; more than 18 of them run past ``z``, so any character but ``,``, ``-``, ``>`` and
+Labels are single characters; more than 18 of them go beyond ``z``, so any character except ``,``, ``-``, ``>`` and
 ``.`` is one.
 """
 
@@ -33,7 +33,7 @@ from engine.tensor import Array, Dim, DType, Shape, TensorSpec, format_shape, pr
 
 Labels = tuple[str, ...]
 
-# The most different axes that numpy's einsum can name.
+# Most labels of numpy's einsum.
 _MOST_LABELS: Final = 52
 
 
@@ -50,7 +50,7 @@ class Equation:
 
 @lru_cache(maxsize=256)
 def parse(text: str, ranks: tuple[int, ...], annotated_rank: int | None) -> Equation:
-    """Label the axes of operands with these ranks.
+    """Return the equation with labels for the axes of operands with these ranks.
 
     Raises:
         ParameterError: when the equation is malformed.
@@ -77,7 +77,7 @@ def parse(text: str, ranks: tuple[int, ...], annotated_rank: int | None) -> Equa
 
 
 def _label(part: str, rank: int, restored: bool, text: str) -> Labels:
-    """One label for every axis of a term."""
+    """Return one label for every axis of a term."""
     before, dots, after = part.partition("...")
     if {".", "-", ">"} & {*before, *after}:
         raise ParameterError(f"equation '{text}' is malformed", found=part)
@@ -95,10 +95,10 @@ def _dots(width: int) -> Labels:
 
 @register("torch.einsum")
 class Einsum(Layer):
-    """Sum over every label that the output does not have, of products of the operands.
+    """Sum of products of the operands over every label that is not in the output.
 
     Shapes:
-        sizes under one label are equal or 1  ->  the sizes of the output's labels
+        sizes of one label are equal or 1  ->  the sizes of the output's labels
     """
 
     equation: str
@@ -131,7 +131,7 @@ class Einsum(Layer):
         return total or product(shapes[0]) or 0
 
     def labelled(self, shapes: Sequence[Shape]) -> Equation:
-        """The equation with a label for every axis of operands of these shapes.
+        """Return the equation with a label for every axis of operands of these shapes.
 
         Raises:
             ParameterError: it is malformed.
@@ -154,7 +154,7 @@ def _common(dtypes: Sequence[DType]) -> DType:
 
 
 def _sizes(equation: Equation, shapes: Sequence[Shape]) -> dict[str, Dim]:
-    """The size of every label: the one that is not 1."""
+    """Return the size of every label: the one that is not 1."""
     sizes: dict[str, Dim] = {}
     for term, shape in zip(equation.terms, shapes, strict=True):
         for label, size in zip(term, shape, strict=True):
@@ -171,7 +171,7 @@ def _expanded(array: Array, term: Labels, sizes: dict[str, Dim]) -> Array:
 
 
 def _evaluate(equation: Equation, arrays: Sequence[Array]) -> Array:
-    """Contract from left to right, summing over a label as soon as nothing else needs it."""
+    """Contract from left to right, summing over a label as soon as it is no longer needed."""
     result, labels = arrays[0], equation.terms[0]
     for k, (array, term) in enumerate(zip(arrays[1:], equation.terms[1:], strict=True), start=2):
         needed = {*equation.output, *[label for later in equation.terms[k:] for label in later]}
@@ -180,7 +180,7 @@ def _evaluate(equation: Equation, arrays: Sequence[Array]) -> Array:
 
 
 def _contract(a: Array, a_labels: Labels, b: Array, b_labels: Labels, needed: set[str]) -> tuple[Array, Labels]:
-    """The product of two operands, summed over what is not needed: a stack of matrix products."""
+    """Return the product of two operands, summed over labels that are no longer needed: batched matrix products."""
     shared = [label for label in dict.fromkeys(a_labels) if label in b_labels]
     batch = tuple(label for label in shared if label in needed)
     summed = tuple(label for label in shared if label not in needed)
@@ -197,7 +197,7 @@ def _contract(a: Array, a_labels: Labels, b: Array, b_labels: Labels, needed: se
 
 
 def _reduce(array: Array, labels: Labels, wanted: Labels) -> Array:
-    """Diagonals of repeated labels, sums over unwanted ones, and the wanted order: a view where nothing is summed."""
+    """Return diagonals of repeated labels, sums over unwanted ones, in the wanted order; a view without sums."""
     if labels == wanted:
         return array
     numbers = {label: k for k, label in enumerate(dict.fromkeys(labels))}

@@ -24,7 +24,7 @@ class Embedding(Layer):
     Shapes:
         input (*), integers from 0 to V - 1; weight (V, E)  ->  (*, E)
     Raises:
-        ShapeError: when the table is no matrix or an index lies outside of it.
+        ShapeError: when the table is not a matrix or an index is out of range.
     """
 
     does_arithmetic = False

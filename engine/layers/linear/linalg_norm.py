@@ -1,4 +1,4 @@
-"""Norms of vectors and matrices as torch.linalg counts them."""
+"""Norms of vectors and matrices as defined by torch.linalg."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MATRIX_ORDERS: Final = ("nuc", 1, -1, 2, -2, math.inf, -math.inf)
 
 @register("aten::linalg_norm", positional=("input", "ord", "dim", "keepdim", "dtype"))
 class LinalgNorm(Layer):
-    """The norm of vectors along one dim, or of the matrices two dims span; without dim of all there is.
+    """The norm of vectors along one dim, or of the matrices of two dims; without dim of all elements.
 
     Parameters:
         ord: of vectors any number, 2 unless given; of matrices fro (unless given), nuc (the sum of the singular
@@ -52,7 +52,7 @@ class LinalgNorm(Layer):
         return Norm(p=order, dim=dim, keepdim=self.keepdim, dtype=self.dtype)
 
     def is_of_matrices(self, rank: int) -> bool:
-        """Whether singular values or sums of rows are asked for; the Frobenius norm is that of a vector."""
+        """Return whether singular values or sums of rows are needed; the Frobenius norm is that of a vector."""
         return len(self.dim or range(rank)) == 2 and self.ord not in (None, "fro")
 
     def _matrix_norm(self, input: Array) -> Array:
@@ -65,7 +65,7 @@ class LinalgNorm(Layer):
         return cast(np.asarray(result), real_dtype(dtype)).reshape(sizes(shape))
 
     def _check_elements(self, shape: Shape) -> None:
-        """Refuse to choose the largest or smallest column, row or singular value where there is none."""
+        """Refuse to choose the largest or smallest column, row or singular value if there is none."""
         if not self.is_of_matrices(len(shape)) or self.ord == "nuc":
             return
         rows, columns = (shape[axis] for axis in checked_axes(self.dim or (0, 1), len(shape)))
@@ -87,7 +87,7 @@ class LinalgNorm(Layer):
 
 @register("aten::linalg_matrix_norm", positional=("input", "ord", "dim", "keepdim", "dtype"))
 class MatrixNorm(LinalgNorm):
-    """The norm of the matrices that two dims span, the last two unless said; by the sum of squares unless said."""
+    """The norm of the matrices of two dims, by default the last two; by default the root of the sum of squares."""
 
     ord: int | float | str | None = "fro"
     dim: tuple[int, ...] | None = (-2, -1)

@@ -18,13 +18,13 @@ from engine.tensor import Array, Dim, Shape, TensorSpec, format_shape, product
 @register("nn.Linear", "F.linear", ignored=("in_features", "out_features"), flags={"bias": ("bias",)},
           shapes={"weight": ("out_features", "in_features"), "bias": ("out_features",)})  # fmt: skip
 class Linear(Layer):
-    """x @ weight.T + bias
+    """x @ weight.T + bias.
 
     Shapes:
         input (..., I), weight (O, I) or (I,), bias (O,) or ()  ->  (..., O) or (...)
-        A bias of more axes (of ONNX's Gemm, say) is broadcast to the result.
+        A bias of more axes (from ONNX's Gemm) is broadcast to the result.
     Dtypes:
-        any number; operands of several dtypes (half-precision weights) meet in their common one.
+        any number; operands of several dtypes (half-precision weights) are converted to their common one.
     """
 
     def infer(self, input: TensorSpec, weight: TensorSpec, bias: TensorSpec | None = None) -> TensorSpec:
@@ -51,7 +51,7 @@ class Linear(Layer):
         result = (*input[:-1], *weight[:-1])
         if bias is not None and (len(bias) > 1 or bias == (1,)):
             _check_broadcast(bias, result)
-        elif bias != ():  # which PyTorch broadcasts
+        elif bias != ():  # PyTorch broadcasts it
             _check_bias(bias, weight[:-1])
         return result
 
@@ -71,7 +71,7 @@ def _check_broadcast(bias: Shape, result: Shape) -> None:
 
 
 def apply_linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
-    """x @ weight.T + bias"""
+    """Compute x @ weight.T + bias."""
     return matmul(x, weight.T) if bias is None else matmul(x, weight.T) + bias
 
 

@@ -1,7 +1,7 @@
 """Matrix products; half precision is computed in float32.
 
-Operands of several dtypes, which PyTorch refuses but half-precision weights in a float32 file bring about, meet in
-their common dtype.
+Operands of several dtypes are converted to their common dtype; PyTorch refuses them, but half-precision weights in a
+float32 file cause them.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from engine.tensor import Array, Shape, TensorSpec, format_shape
 
 
 def matmul(a: Array, b: Array) -> Array:
-    """a @ b by numpy's rules."""
+    """Compute a @ b by numpy's rules."""
     return np.asarray(np.matmul(a, b))
 
 
 def matmul_shape(a: Shape, b: Shape) -> Shape:
-    """The shape of a @ b: vectors lose their axis, leading axes broadcast.
+    """Return the shape of a @ b: vectors lose their axis, leading axes broadcast.
 
     Raises:
         ShapeError: when the inner sizes differ or an operand is 0-dim.
@@ -39,8 +39,10 @@ def matmul_shape(a: Shape, b: Shape) -> Shape:
 
 
 def check_ranks(a: Shape, b: Shape, ranks: tuple[int, ...]) -> None:
-    """Raises:
-    ShapeError: when a pair of ranks is demanded and the operands have others.
+    """Refuse operands of other ranks than demanded.
+
+    Raises:
+        ShapeError: naming both ranks.
     """
     if ranks and (len(a), len(b)) != ranks:
         found = f"{format_shape(a)} and {format_shape(b)}"
@@ -52,10 +54,10 @@ def check_ranks(a: Shape, b: Shape, ranks: tuple[int, ...]) -> None:
 @register("torch.bmm", presets={"ranks": (3, 3)}, renamed={"mat2": "other"})
 @register("torch.mv", presets={"ranks": (2, 1)}, renamed={"vec": "other"})
 class Matmul(Layer):
-    """input @ other
+    """input @ other.
 
     Shapes:
-        (..., M, K) and (..., K, N)  ->  (..., M, N); a vector stands for a row or column, which is dropped again
+        (..., M, K) and (..., K, N)  ->  (..., M, N); a vector is a row or column, which is dropped again
     Parameters:
         ranks: the ranks the type demands, empty for any.
     """
@@ -80,7 +82,7 @@ class Matmul(Layer):
 
 @register("aten::_grouped_mm", positional=("input", "other", "ends", "bias", "out_dtype"))
 class GroupedMatmul(Layer):
-    """input[rows of e] @ other[e] for every expert e, whose rows end where ends[e] says; 0 in rows behind the last end.
+    """input[rows of e] @ other[e] for every expert e, whose rows end at ends[e]; 0 in rows after the last end.
 
     Shapes:
         input (M, K), other (E, K, N), ends (E,)  ->  (M, N); without ends (E, M, K) and (E, K, N)  ->  (E, M, N)
@@ -110,33 +112,35 @@ class GroupedMatmul(Layer):
         return cast(result, dtype)
 
     def _rows(self, ends: Array, count: int) -> list[tuple[int, int]]:
-        """Where the rows of every expert begin and end."""
+        """Return where the rows of every expert begin and end."""
         lasts = [int(each) for each in ends]
         spans = list(pairwise([0, *lasts]))
         if any(not first <= last <= count for first, last in spans):
-            raise ParameterError("rows of groups do not follow each other", found=lasts, expected=f"rising to {count}")
+            raise ParameterError("the ends of groups do not ascend", found=lasts, expected=f"rising to {count}")
         return spans
 
     def _check(self, input: Shape, other: Shape, ends: Shape | None) -> None:
         check_ranks(input, other, (3 if ends is None else 2, 3))
         if ends is None and not may_equal(input[0], other[0]):
-            raise ShapeError("a matrix a group is needed", found=format_shape(input), expected=f"[{other[0]}, M, K]")
+            raise ShapeError(
+                "one matrix for each group is needed", found=format_shape(input), expected=f"[{other[0]}, M, K]"
+            )
         matmul_shape(input if ends is None else (other[0], *input), other)
         if ends is not None and (len(ends) != 1 or not may_equal(ends[0], other[0])):
-            raise ShapeError("an end a group is needed", found=format_shape(ends), expected=f"[{other[0]}]")
+            raise ShapeError("one end for each group is needed", found=format_shape(ends), expected=f"[{other[0]}]")
 
     def flops(self, output: TensorSpec, *operands: object) -> int:
         return multiply_adds(output, operands[0])
 
 
 def multiply_adds(output: TensorSpec, left: object) -> int:
-    """Floating-point operations of a product whose left factor's last axis is summed over."""
+    """Return the floating-point operations of a product that sums over the left factor's last axis."""
     inner = left.shape[-1] if isinstance(left, TensorSpec) and left.shape else 1
     return 2 * (output.size or 0) * (inner or 0)
 
 
 class _AddProduct(Layer):
-    """beta * input + alpha * product(first, second); with beta = 0 the input does not count, NaN or not."""
+    """beta * input + alpha * product(first, second); with beta = 0 the input is ignored, even NaN."""
 
     beta: int | float = 1
     alpha: int | float = 1
@@ -177,7 +181,7 @@ class _AddProduct(Layer):
 @register("torch.baddbmm", presets={"ranks": (3, 3)}, renamed={"batch1": "first", "batch2": "second"})
 @register("aten::addmv", presets={"ranks": (2, 1)}, positional=("input", "first", "second", "beta", "alpha"))
 class AddMatmul(_AddProduct):
-    """beta * input + alpha * (first @ second)
+    """beta * input + alpha * (first @ second).
 
     Shapes:
         first (M, K), second (K, N), input broadcast to  ->  (M, N); baddbmm the same with a batch, addmv with a vector
@@ -195,7 +199,7 @@ class AddMatmul(_AddProduct):
 
 @register("aten::addbmm", positional=("input", "first", "second", "beta", "alpha"))
 class AddBatchSum(_AddProduct):
-    """beta * input + alpha * sum over the batch of first[b] @ second[b]
+    """beta * input + alpha * sum over the batch of first[b] @ second[b].
 
     Shapes:
         first (B, M, K), second (B, K, N), input broadcast to  ->  (M, N)
@@ -213,7 +217,7 @@ class AddBatchSum(_AddProduct):
 
 @register("aten::addr", positional=("input", "first", "second", "beta", "alpha"))
 class AddOuter(_AddProduct):
-    """beta * input + alpha * first[m] * second[n]
+    """beta * input + alpha * first[m] * second[n].
 
     Shapes:
         first (M,), second (N,), input broadcast to  ->  (M, N)

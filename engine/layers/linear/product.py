@@ -110,7 +110,7 @@ class Outer(_Product):
 
 @register("aten::kron")
 class Kron(_Product):
-    """Every element of a times the whole of b, laid side by side; the shorter shape is filled up with ones in front."""
+    """Every element of a times the whole of b; the shorter shape is padded with leading ones."""
 
     def _shape(self, a: Shape, b: Shape) -> Shape:
         rank = max(len(a), len(b))

@@ -15,12 +15,12 @@ from engine.promotion import Category, cast, dtype_category
 from engine.stopping import wanted
 from engine.tensor import Array, Shape, TensorSpec, dtype_name, format_shape
 
-# Terms of the series of e**x; where x is below 1/2, what is left out is less than a double can tell.
+# Terms of the series of e**x; for x below 1/2 the rest is less than the precision of a double.
 _TERMS = 16
 
 
 def check_square(shape: Shape) -> None:
-    """Refuse what is no stack of square matrices.
+    """Refuse a shape that is not a stack of square matrices.
 
     Raises:
         ShapeError: it is not.
@@ -30,7 +30,7 @@ def check_square(shape: Shape) -> None:
 
 
 class _OfMatrices(Layer):
-    """Base of layers that make square matrices of square matrices (..., M, M)."""
+    """Base of functions of square matrices (..., M, M)."""
 
     def infer(self, input: TensorSpec) -> TensorSpec:
         check_square(input.shape)
@@ -47,7 +47,7 @@ class _OfMatrices(Layer):
 
 @register("aten::linalg_matrix_power", "aten::matrix_power", positional=("input", "n"))
 class MatrixPower(_OfMatrices):
-    """Every matrix times itself, n factors; the unit matrix for 0, powers of the inverse below."""
+    """Every matrix to the n-th power; the unit matrix for 0, powers of the inverse for negative n."""
 
     n: int
 
@@ -62,7 +62,7 @@ class MatrixPower(_OfMatrices):
 
 @register("aten::linalg_matrix_exp", "aten::matrix_exp")
 class MatrixExponential(_OfMatrices):
-    """e**x = 1 + x + x**2 / 2 + ..., of x halved until the series soon ends, squared as often as it was halved.
+    """e**x = 1 + x + x**2 / 2 + ..., of x halved until the series converges fast, squared as often as it was halved.
 
     Source: Moler and Van Loan, Nineteen Dubious Ways to Compute the Exponential of a Matrix (2003), method 3.
     """

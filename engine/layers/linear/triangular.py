@@ -20,12 +20,12 @@ class SolveTriangular(Layer):
     """X with A X = B, or X A = B where ``left`` is False, row after row of X by substitution.
 
     Shapes:
-        A (..., N, N), B (..., N, K), of ``left`` False (..., K, N)  ->  as B; the leading dimensions broadcast
+        A (..., N, N), B (..., N, K) or, with ``left`` False, (..., K, N)  ->  as B; the leading dimensions broadcast
     Dtypes:
-        floating or complex, both alike.
+        floating or complex, both the same.
     Parameters:
-        upper: which triangle of A is read; the other one does not matter.
-        unitriangular: the diagonal is not read either, and is all ones.
+        upper: which triangle of A is read; the other one is ignored.
+        unitriangular: the diagonal is ignored too, and is all ones.
     Source:
         torch.linalg.solve_triangular. A zero on the diagonal gives infinities and NaN.
     """
@@ -37,7 +37,7 @@ class SolveTriangular(Layer):
     def infer(self, input: TensorSpec, other: TensorSpec) -> TensorSpec:
         if input.dtype != other.dtype or dtype_category(input.dtype) in (Category.BOOL, Category.INTEGER):
             found = f"{dtype_name(input.dtype)} and {dtype_name(other.dtype)}"
-            raise ShapeError("not defined for these dtypes", found=found, expected="two floating ones that are alike")
+            raise ShapeError("not defined for these dtypes", found=found, expected="equal floating or complex ones")
         return TensorSpec(self._shape(input.shape, other.shape), input.dtype)
 
     def forward(self, input: Array, other: Array) -> Array:
@@ -52,7 +52,7 @@ class SolveTriangular(Layer):
         return cast(np.ascontiguousarray(x), input.dtype)
 
     def _substituted(self, a: Array, b: Array, upper: bool) -> Array:
-        """X with A X = B; what is known of X is that behind a row of an upper triangle, before one of a lower."""
+        """Return X with A X = B by substitution, from the last row for an upper triangle, else from the first."""
         x, rows = np.array(b), range(a.shape[-1])
         for i in wanted(rows[::-1] if upper else rows):
             known = slice(i + 1, None) if upper else slice(i)

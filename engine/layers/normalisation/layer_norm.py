@@ -93,7 +93,7 @@ class RMSNorm(_TrailingNorm):
     Shapes:
         input (..., *normalized_shape), weight normalized_shape  ->  as input
     Parameters:
-        eps: None stands for the machine epsilon of the dtype computed in.
+        eps: None for the machine epsilon of the dtype computed in.
     """
 
     eps: float | None = None

@@ -97,9 +97,9 @@ class InstanceNorm(Norm):
     Shapes:
         input (N, C, ...), or unbatched (C, ...); running_mean, running_var, weight, bias (C,)  ->  as input
     Parameters:
-        spatial: number of axes behind the channels, where the type says it; else the input is taken as batched.
-        use_input_stats: whether the instance's own mean and variance count although running ones are given.
-        momentum, cudnn_enabled: of no consequence at inference.
+        spatial: number of axes after the channels, if the type defines it; else the input is batched.
+        use_input_stats: whether the instance's own mean and variance are used although running ones are given.
+        momentum, cudnn_enabled: without effect at inference.
     """
 
     spatial: int | None = None
@@ -192,7 +192,7 @@ class LocalResponseNorm(Norm):
 
     def _compute(self, x: Array, *others: Array | None) -> Array:
         channels = x.shape[1]
-        # Channels further away than there are channels are zeros to all.
+        # A window larger than the number of channels is clipped: other channels are zero.
         before, after = min(self.size // 2, channels), min((self.size - 1) // 2, channels)
         padded = np.pad(np.square(x), [(before, after) if axis == 1 else (0, 0) for axis in range(x.ndim)])
         total = sum(padded[:, tap : tap + channels] for tap in wanted(range(before + after + 1)))
@@ -200,31 +200,31 @@ class LocalResponseNorm(Norm):
 
 
 def standardised(x: Array, axes: tuple[int, ...], eps: float) -> Array:
-    """(x - mean) / sqrt(var + eps), with the mean and the variance over these axes."""
+    """Compute (x - mean) / sqrt(var + eps), with the mean and the variance over these axes."""
     centred = x - x.mean(axes, keepdims=True)
     return np.asarray(centred / np.sqrt(np.square(centred).mean(axes, keepdims=True) + eps))
 
 
 def affine(x: Array, weight: Array | None, bias: Array | None = None) -> Array:
-    """x * weight + bias, as far as there are any."""
+    """Compute x * weight + bias, as far as they are given."""
     x = x if weight is None else x * weight
     return x if bias is None else x + bias
 
 
 def _by_channel(x: Array, vectors: Iterable[Array | None]) -> list[Array | None]:
-    """Vectors of one number a channel, to be broadcast against x (N, C, ...)."""
+    """Return vectors of one number a channel, to be broadcast against x (N, C, ...)."""
     return [None if each is None else each.reshape(-1, *[1] * (x.ndim - 2)) for each in vectors]
 
 
 def batch_statistics(x: Array) -> tuple[Array, Array]:
-    """Mean and variance of every channel of a batch."""
+    """Return mean and variance of every channel of a batch."""
     axes = (0, *range(2, x.ndim))
     mean = x.mean(axis=axes, keepdims=True)
     return mean.reshape(-1), np.square(x - mean).mean(axis=axes)
 
 
 def _normalised(x: Array, mean: Array, var: Array, eps: float, weight: Array | None, bias: Array | None) -> Array:
-    """(x - mean) / sqrt(var + eps) * weight + bias by channel; x is multiplied and added to once, as in PyTorch."""
+    """Compute (x - mean) / sqrt(var + eps) * weight + bias by channel, as one product and one sum, like PyTorch."""
     scale = affine(1 / np.sqrt(var + eps), weight)
     shift = affine(-mean * scale, None, bias)
     return affine(x, *_by_channel(x, (scale, shift)))

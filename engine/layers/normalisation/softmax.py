@@ -28,7 +28,7 @@ class _AlongAxis(Layer):
         return TensorSpec(input.shape, self._dtype(input.dtype))
 
     def axis(self, rank: int) -> int:
-        """``dim``, or what PyTorch's functional forms took for it when it was left out."""
+        """Return ``dim``, or the implicit one of PyTorch's functional forms if it was omitted."""
         implicit = 0 if rank in (0, 1, 3) else 1
         return checked_axis(implicit if self.dim is None else self.dim, rank)
 
@@ -40,7 +40,7 @@ class _AlongAxis(Layer):
         return float_dtype(natural)
 
     def _prepared(self, input: Array) -> Array:
-        """The input in the dtype to compute in, with at least one axis."""
+        """Return the input in the dtype to compute in, with at least one axis."""
         return np.atleast_1d(widened(cast(input, self._dtype(input.dtype))))
 
     def _finished(self, result: Array, input: Array) -> Array:
@@ -76,12 +76,12 @@ class LogSoftmax(_AlongAxis):
 
 
 def softmax(x: Array, axis: int) -> Array:
-    """exp(x) / sum(exp(x)) along an axis of a floating array of rank 1 or more."""
+    """Compute exp(x) / sum(exp(x)) along an axis of a floating array of rank 1 or more."""
     with np.errstate(all="ignore"):
         exponentials = np.exp(_shifted(x, axis))
         return np.asarray(exponentials / exponentials.sum(axis=axis, keepdims=True))
 
 
 def _shifted(x: Array, axis: int) -> Array:
-    """x minus its maximum along the axis."""
+    """Return x minus its maximum along the axis."""
     return np.asarray(x - x.max(axis=axis, keepdims=True, initial=-np.inf))

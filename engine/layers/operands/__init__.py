@@ -1,1 +1,1 @@
-"""What layers ask of their operands: axes, dtypes, fit, and views that stay within memory."""
+"""Checks of operands that layers share: axes, dtypes, shapes, and views that stay within memory."""

@@ -1,4 +1,4 @@
-"""Axes as PyTorch counts them, one or several, and their sizes, which may be open.
+"""Axes in PyTorch's numbering, and their sizes, which may be open.
 
 A negative dim counts from the end; a 0-dim tensor has one axis for this purpose.
 """
@@ -12,7 +12,7 @@ from engine.tensor import Dim, Shape, format_shape
 
 
 def checked_axis(dim: int, rank: int) -> int:
-    """The axis ``dim`` stands for, counted from the front.
+    """Return the axis ``dim`` counted from the front.
 
     Raises:
         ShapeError: when a tensor of this rank has no such axis.
@@ -24,7 +24,7 @@ def checked_axis(dim: int, rank: int) -> int:
 
 
 def checked_axes(dims: Iterable[int], rank: int) -> tuple[int, ...]:
-    """The axes ``dims`` stand for, counted from the front, in the order given.
+    """Return the axes ``dims`` counted from the front, in the given order.
 
     Raises:
         ShapeError: when a tensor of this rank lacks one of them, or one is given twice.
@@ -36,27 +36,27 @@ def checked_axes(dims: Iterable[int], rank: int) -> tuple[int, ...]:
 
 
 def checked_order(dims: Iterable[int], rank: int) -> tuple[int, ...]:
-    """A permutation of all axes.
+    """Return a permutation of all axes, counted from the front.
 
     Raises:
         ShapeError: when it does not name every axis once.
     """
     axes = checked_axes(dims, rank) if rank else tuple(dims)
     if len(axes) != rank:
-        raise ShapeError("a permutation names every dim once", found=list(axes), expected=f"{rank} dims")
+        raise ShapeError("a permutation must name every dim once", found=list(axes), expected=f"{rank} dims")
     return axes
 
 
 def replaced(shape: Shape, axis: int, *dims: int | None) -> Shape:
-    """A shape with one axis replaced by any number of others."""
+    """Return a shape with one axis replaced by any number of others."""
     return (*shape[:axis], *dims, *shape[axis + 1 :])
 
 
 def sizes(shape: Shape) -> tuple[int, ...]:
-    """A shape none of whose dimensions is open.
+    """Return a shape without open dimensions.
 
     Raises:
-        ShapeError: one is, in a run: the file leaves out a size.
+        ShapeError: a dimension is open during a run, as the file omits a size.
     """
     known = tuple(dim for dim in shape if dim is not None)
     if len(known) != len(shape):
@@ -65,10 +65,10 @@ def sizes(shape: Shape) -> tuple[int, ...]:
 
 
 def may_equal(a: Dim, b: Dim) -> bool:
-    """Whether two sizes can be the same in a run."""
+    """Return whether two sizes can be equal in a run."""
     return a is None or b is None or a == b
 
 
 def may_match(a: Shape, b: Shape) -> bool:
-    """Whether two shapes can be the same in a run."""
+    """Return whether two shapes can be equal in a run."""
     return len(a) == len(b) and all(map(may_equal, a, b))

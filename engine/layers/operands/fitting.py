@@ -1,7 +1,6 @@
-"""What is written into a tensor has to fit it, and what chooses places has to be a mask: as PyTorch checks it.
+"""Checks, like PyTorch's, of values written into a tensor, and of masks.
 
-Categories of dtypes are held against each other, not dtypes themselves: the file of a half precision model says float32
-of what its weights have in float16.
+Categories of dtypes are compared, not dtypes: files of half precision models annotate float32 for float16 weights.
 """
 
 from __future__ import annotations
@@ -19,17 +18,17 @@ ADDED_RANK: Final = 32
 
 
 def check_category(source: DType, input: DType) -> None:
-    """Refuse to write floats among integers, or the like.
+    """Refuse to write floats into integers, or the like.
 
     Raises:
         ShapeError: naming both dtypes.
     """
     if dtype_category(source) is not dtype_category(input):
-        raise ShapeError("source is of another dtype", found=dtype_name(source), expected=dtype_name(input))
+        raise ShapeError("source has another kind of dtype", found=dtype_name(source), expected=dtype_name(input))
 
 
 def check_shape(source: Shape, target: Shape, problem: str = "source does not fit") -> None:
-    """Refuse a source that is not just as large as the place for it; nothing is broadcast.
+    """Refuse a source of another shape than its target; nothing is broadcast.
 
     Raises:
         ShapeError: naming both shapes.
@@ -49,7 +48,7 @@ def check_single(value: object) -> None:
 
 
 def check_number(value: object, dtype: DType) -> None:
-    """Refuse a number that an integer dtype does not hold, as PyTorch does.
+    """Refuse a number that an integer dtype cannot hold, like PyTorch.
 
     Raises:
         ShapeError: naming the number and the dtype.
@@ -63,7 +62,7 @@ def check_number(value: object, dtype: DType) -> None:
 
 
 def check_mask(mask: DType) -> None:
-    """Refuse a mask that is none: PyTorch takes bools, and once took bytes.
+    """Refuse a mask of other dtypes than bool and, as in older versions of PyTorch, uint8.
 
     Raises:
         ShapeError: naming the dtype.
@@ -73,13 +72,15 @@ def check_mask(mask: DType) -> None:
 
 
 def check_added_rank(*ranks: int) -> None:
-    """Refuse what would end the process: a ufunc's ``at`` takes so many dimensions at most, and does not look.
+    """Refuse too many dimensions for a ufunc's ``at``, which does not check them and would crash the process.
 
     Args:
-        ranks: of the array that is written to, and of what the index picks of it.
+        ranks: of the array that is written to, and of the indexed part.
 
     Raises:
-        ShapeError: for more.
+        ShapeError: a rank is too large.
     """
     if max(ranks) > ADDED_RANK:
-        raise ShapeError("too many dimensions to add in", found=max(ranks), expected=f"at most {ADDED_RANK}")
+        raise ShapeError(
+            "too many dimensions for an addition at indices", found=max(ranks), expected=f"at most {ADDED_RANK}"
+        )

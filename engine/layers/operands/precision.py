@@ -1,4 +1,4 @@
-"""The dtype a layer computes in.
+"""Dtypes that layers compute in.
 
 PyTorch on a CPU computes half precision (float16, bfloat16) in float32 and rounds the result once; integers that
 meet a function with fractional values become float32.
@@ -19,17 +19,17 @@ _FLOAT32: Final[DType] = np.dtype(np.float32)
 
 
 def working_dtype(dtype: DType) -> DType:
-    """The dtype sums and products of this dtype are computed in: float32 for half precision, else itself."""
+    """Return the dtype for sums and products of this dtype: float32 for half precision, else itself."""
     return _FLOAT32 if is_reduced(dtype) else dtype
 
 
 def widened(input: Array) -> Array:
-    """A floating or complex array to compute with; integers and half precision become float32."""
+    """Return a floating or complex array to compute with; integers and half precision become float32."""
     return cast(input, working_dtype(float_dtype(input.dtype)))
 
 
 def summed_dtype(dtype: DType) -> DType:
-    """What numbers add up to: integers and bools to int64, others to their own dtype."""
+    """Return the dtype of sums: int64 for integers and bools, else the dtype itself."""
     return INT64 if dtype_category(dtype) in (Category.BOOL, Category.INTEGER) else dtype
 
 

@@ -1,7 +1,7 @@
 """Operands of layers that work on images, signals and volumes.
 
-The spatial axes are the last ones: (C, *S) or, with a batch, (N, C, *S). Every check here takes what infer() gets,
-a TensorSpec, as well as what forward() gets, an array, so that both refuse the same operands with the same words.
+The spatial axes are the last ones: (C, *S) or, with a batch, (N, C, *S). Every check accepts the TensorSpec of infer()
+as well as the array of forward(), so that both refuse the same operands with the same message.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ FLOATING: Final = frozenset({Category.FLOATING})
 REAL: Final = frozenset({Category.FLOATING, Category.INTEGER})
 NUMERIC: Final = frozenset({*REAL, Category.COMPLEX})
 LARGEST: Final = 2**31 - 1
-"""Of kernels, strides, paddings and dilations; no axis is longer."""
+"""Largest kernel, stride, padding and dilation; no axis is longer."""
 
 ANY: Final = frozenset(Category)
 
 
 def tensor(value: object, name: str = "input", categories: frozenset[Category] = ANY) -> TensorSpec:
-    """The spec of an operand that must be a tensor of some category of dtypes.
+    """Return the spec of an operand that must be a tensor of some category of dtypes.
 
     Raises:
         ShapeError: when it is not.
@@ -40,7 +40,7 @@ def tensor(value: object, name: str = "input", categories: frozenset[Category] =
 
 
 def image(value: object, spatial_rank: int, categories: frozenset[Category] = ANY) -> TensorSpec:
-    """The spec of an input (C, *S) or (N, C, *S) with so many spatial axes.
+    """Return the spec of an input (C, *S) or (N, C, *S) with so many spatial axes.
 
     Raises:
         ShapeError: when it has another rank or dtype.
@@ -56,8 +56,10 @@ def image(value: object, spatial_rank: int, categories: frozenset[Category] = AN
 
 
 def check_rank(spec: TensorSpec, *ranks: int, name: str = "input") -> None:
-    """Raises:
-    ShapeError: when a tensor's number of dimensions is not one of these.
+    """Refuse another number of dimensions than these.
+
+    Raises:
+        ShapeError: naming both.
     """
     if spec.rank not in ranks:
         raise ShapeError(
@@ -68,7 +70,7 @@ def check_rank(spec: TensorSpec, *ranks: int, name: str = "input") -> None:
 
 
 def spread(values: tuple[int, ...], rank: int, name: str, least: int = 1) -> tuple[int, ...]:
-    """One number an axis; a single one stands for every axis.
+    """Return one number an axis; a single one is repeated for every axis.
 
     Raises:
         ParameterError: for another count, or a number that is too small or larger than any axis.
@@ -84,5 +86,5 @@ def spread(values: tuple[int, ...], rank: int, name: str, least: int = 1) -> tup
 
 
 def of_last_axes(*items: Any) -> tuple[Any, ...]:
-    """An index of the last axes, one item each; the others are taken whole."""
+    """Return an index of the last axes, one item each, and of all other axes as a whole."""
     return (..., *items)

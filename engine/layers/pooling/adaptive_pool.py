@@ -18,12 +18,12 @@ from engine.promotion import cast
 from engine.stopping import wanted
 from engine.tensor import Array, Dim, Shape, TensorSpec, format_shape
 
-# Arrays of an axis's size that are there at once.
+# Number of arrays of an axis's size that exist at once.
 _AT_ONCE: Final = 4
 
 
 class AdaptivePool(Layer):
-    """Base of pools that are told the size of their output.
+    """Base of pools with a given output size.
 
     Parameters:
         output_size: one number an axis; 0, which is how the converter writes None, keeps the input's size.
@@ -41,7 +41,7 @@ class AdaptivePool(Layer):
             raise ParameterError("output_size does not fit", found=list(self.output_size), expected=expected)
 
     def pooled(self, input: Operand) -> TensorSpec:
-        """The spec of an input after pooling.
+        """Return the spec of an input after pooling.
 
         Raises:
             ShapeError: when its rank or dtype is wrong, or an axis is empty.
@@ -57,23 +57,23 @@ class AdaptivePool(Layer):
         return tuple(size if want == 0 else want for want, size in zip(wanted, sizes, strict=True))
 
     def segments(self, input: Array) -> list[tuple[Array, Array]]:
-        """(starts, ends) of the windows on each spatial axis."""
+        """Return (starts, ends) of the windows on each spatial axis."""
         sizes = input.shape[-self.spatial_rank :]
         return [_segments(size, count or 0) for size, count in zip(sizes, self._output_sizes(sizes), strict=True)]
 
     def axes(self, input: Array) -> list[tuple[int, tuple[Array, Array]]]:
-        """Each spatial axis with its windows; those that shrink first: nothing on the way is larger than both ends."""
+        """Return each spatial axis with its windows, shrinking ones first, so that intermediate results stay small."""
         axes = enumerate(self.segments(input), start=input.ndim - self.spatial_rank)
         return sorted(axes, key=lambda each: len(each[1][0]) / input.shape[each[0]])
 
     def scratch_bytes(self, output: Any, *operands: object) -> int:
-        """What the steps along an axis are made of: what is there, an element of each window, and their sum."""
+        """Return the bytes of a step along an axis: its input, an element of each window, and their sum."""
         values = output[0] if isinstance(output, tuple) else output
         specs = [spec for spec in (values, *operands[:1]) if isinstance(spec, TensorSpec)]
         return _AT_ONCE * max((spec.size or 0) * working_dtype(spec.dtype).itemsize for spec in specs)
 
     def flops(self, output: Any, *operands: object) -> int:
-        """One for each element of the input."""
+        """Return one operation for each element of the input."""
         return (operands[0].size or 0) if isinstance(operands[0], TensorSpec) else 0
 
 
@@ -108,16 +108,16 @@ class AdaptiveAvgPool(AdaptivePool):
 
 
 def _along(values: Array, axis: int, rank: int) -> Array:
-    """A vector shaped to broadcast along an axis."""
+    """Return a vector shaped to broadcast along an axis."""
     return values.reshape(-1, *(1,) * (rank - 1 - axis))
 
 
 @register_ranks("nn.AdaptiveMaxPool{}d", "F.adaptive_max_pool{}d")
 class AdaptiveMaxPool(AdaptivePool, WithIndices):
-    """The largest element of each window, NaN if it holds one, and where it was.
+    """The largest element of each window, NaN if there is one, and its position.
 
     Shapes:
-        input (N, C, *S) or (C, *S)  ->  (N, C, *output_size) or (C, *output_size), values and indices alike.
+        input (N, C, *S) or (C, *S)  ->  values and indices, both (N, C, *output_size) or (C, *output_size)
     Dtypes:
         floating; indices are int64, into the flattened spatial axes of the input.
     Source:
@@ -140,7 +140,7 @@ class AdaptiveMaxPool(AdaptivePool, WithIndices):
 
 
 def _over_segments(combine: np.ufunc, x: Array, axis: int, starts: Array, ends: Array) -> Array:
-    """What is left of each segment of an axis when its elements are combined."""
+    """Return the reduction of each segment of an axis."""
     if _are_few(starts, ends):
         return _each(x, axis, starts, ends, lambda segment: np.asarray(combine.reduce(segment, axis)))
     result = x.take(starts, axis)
@@ -151,10 +151,10 @@ def _over_segments(combine: np.ufunc, x: Array, axis: int, starts: Array, ends: 
 
 
 def _maxima(x: Array, segments: list[tuple[Array, Array]]) -> tuple[Array, Array]:
-    """The largest element of each window and its flat index: the first of several, the last NaN.
+    """Return the largest element of each window and its flat index: the first of several, the last NaN.
 
-    Found an axis at a time, the last one first: rows are compared by their largest elements, an earlier row counting
-    more, and so the first in the window is found.
+    Computed an axis at a time, the last one first: rows are compared by their largest elements, an earlier row taking
+    precedence, so that the first in the window is found.
     """
     rank = len(segments)
     sizes = x.shape[-rank:]
@@ -165,13 +165,13 @@ def _maxima(x: Array, segments: list[tuple[Array, Array]]) -> tuple[Array, Array
 
 
 def _largest(x: Array, indices: Array, axis: int, starts: Array, ends: Array) -> tuple[Array, Array]:
-    """The largest element of each segment of an axis, and what ``indices`` has in its place."""
+    """Return the largest element of each segment of an axis, and the entry of ``indices`` at its position."""
     if _are_few(starts, ends):
         places = _each(x, axis, starts, ends, lambda segment: _place(segment, axis)) + _along(starts, axis, x.ndim)
         return np.take_along_axis(x, places, axis), np.take_along_axis(indices, places, axis)
     values, found = x.take(starts, axis), indices.take(starts, axis)
     for step in wanted(range(1, int((ends - starts).max(initial=0)))):
-        # A segment shorter than the longest sees its last element again, which changes nothing.
+        # A segment shorter than the longest repeats its last element, which changes nothing.
         places = np.minimum(starts + step, ends - 1)
         element = x.take(places, axis)
         better = (element > values) | (element != element)
@@ -181,19 +181,19 @@ def _largest(x: Array, indices: Array, axis: int, starts: Array, ends: Array) ->
 
 
 def _are_few(starts: Array, ends: Array) -> bool:
-    """Whether there are fewer segments than elements in the longest: one or the other is walked through in Python."""
+    """Return whether there are fewer segments than elements in the longest, to loop in Python over the fewer."""
     return len(starts) < int((ends - starts).max(initial=0))
 
 
 def _each(x: Array, axis: int, starts: Array, ends: Array, reduced: Callable[[Array], Array]) -> Array:
-    """What becomes of each segment of an axis, side by side on it."""
+    """Return a reduction of each segment of an axis, stacked on it."""
     pairs = wanted(zip(starts.tolist(), ends.tolist(), strict=True))
     lead = (slice(None),) * axis
     return np.stack([reduced(x[(*lead, slice(start, end))]) for start, end in pairs], axis)
 
 
 def _place(x: Array, axis: int) -> Array:
-    """Where on an axis the largest element is: the first of several, the last NaN."""
+    """Return the position of the largest element on an axis: the first of several, the last NaN."""
     places, is_nan = x.argmax(axis), x != x
     last = x.shape[axis] - 1 - np.flip(is_nan, axis).argmax(axis)
     return np.asarray(np.where(is_nan.any(axis), last, places))

@@ -1,4 +1,4 @@
-"""Maximum pooling with windows at pseudo-random places, drawn beforehand."""
+"""Maximum pooling with windows at pseudo-random positions, drawn beforehand."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from engine.tensor import Array, Dim, TensorSpec
 
 @register("aten::fractional_max_pool2d", positional=("input", "kernel_size", "output_size", "random_samples"))
 class FractionalMaxPool2d(Layer):
-    """The largest element of each window and where it was.
+    """The largest element of each window and its position.
 
     On an axis of L elements and O windows of k taps, window i begins at trunc((i + u)*a) - trunc(u*a) with
     a = (L - k) / (O - 1), the last at L - k; u is the sample of the image, the channel and the axis.
@@ -68,7 +68,7 @@ class FractionalMaxPool2d(Layer):
 
 
 def _starts(samples: Array, size: int, taps: int, count: int) -> Array:
-    """Where the windows begin: samples (P,) -> (P, count), every step rounded to the samples' dtype as in PyTorch."""
+    """Return the first positions of the windows, (P,) -> (P, count), rounded to the samples' dtype like PyTorch's."""
     last = size - taps
     starts = np.full((len(samples), count), last, np.int64)
     if count > 1:
@@ -80,7 +80,7 @@ def _starts(samples: Array, size: int, taps: int, count: int) -> Array:
 
 
 def _maxima(x: Array, rows: Array, cols: Array, kernel: tuple[int, int]) -> tuple[Array, Array]:
-    """x (P, H, W), rows (P, OH, 1), cols (P, 1, OW): the maxima and where, the first of several, the last NaN."""
+    """Return maxima of x (P, H, W) for rows (P, OH, 1), cols (P, 1, OW), and positions: the first, or the last NaN."""
     plane = np.arange(len(x))[:, None, None]
     values = np.full(np.broadcast_shapes(rows.shape, cols.shape), extremes(x.dtype)[0], x.dtype)
     indices = rows * x.shape[2] + cols

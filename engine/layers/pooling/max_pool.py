@@ -1,4 +1,4 @@
-"""Maximum pooling with windows, and what all maximum pools share: where the maxima were."""
+"""Maximum pooling with windows, and the positions of maxima for all maximum pools."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ INDEX: Final[DType] = np.dtype(np.int64)
 
 
 class WithIndices(Layer):
-    """Base of maximum pools, whose second result says where the maximum was.
+    """Base of maximum pools, whose second result is the position of the maximum.
 
-    The file decides what an operator returns: two outputs are values and indices; a single one annotated as int64
-    is the indices alone (the converter then prints ``return_indices=False``); a single one without annotation is a
-    tuple of both, where return_indices asks for them.
+    The file decides the results: two outputs are values and indices; a single one annotated as int64 is the indices
+    alone (the converter then prints ``return_indices=False``); a single one without annotation is a tuple of both if
+    return_indices is true.
     """
 
     return_indices: bool = False
@@ -36,7 +36,7 @@ class WithIndices(Layer):
 
     @property
     def returns(self) -> slice | int:
-        """What is returned of the pair (values, indices)."""
+        """Index of the returned items in the pair (values, indices)."""
         outputs, inputs = self.annotations.outputs, self.annotations.inputs
         if len(outputs) == 2 or (self.return_indices and outputs[0] is None):
             return slice(None)
@@ -46,15 +46,15 @@ class WithIndices(Layer):
 
 @register_ranks("nn.MaxPool{}d", "F.max_pool{}d")
 class MaxPool(Pool, WithIndices):
-    """The largest element of each window, NaN if it holds one.
+    """The largest element of each window, NaN if there is one.
 
     Shapes:
-        input (N, C, *S) or (C, *S)  ->  (N, C, *T) or (C, *T), values and indices alike
+        input (N, C, *S) or (C, *S)  ->  values and indices, both (N, C, *T) or (C, *T)
         T = (S + 2*padding - dilation*(kernel - 1) - 1) // stride + 1; ceil_mode rounds up, and drops a last window
         that would start after the input and the padding before it.
     Dtypes:
-        floating and integer; indices are int64, into the flattened spatial axes of the input; into the whole of it
-        where no dilation is written: so the converter marks what it made of an ONNX file, which counts like that.
+        floating and integer; indices are int64, into the flattened spatial axes of the input; into the whole tensor
+        if the dilation is missing: the converter's mark of ONNX files, which count like that.
     Source:
         torch.nn.MaxPool2d, torch.nn.functional.max_pool2d.
     """
@@ -69,7 +69,7 @@ class MaxPool(Pool, WithIndices):
 
     def infer(self, input: Operand) -> Any:
         spec = self.pooled(input)
-        if self.returns != 0:  # where the maximum was is found tap by tap
+        if self.returns != 0:  # positions of maxima are found tap by tap
             check_steps(math.prod(window.kernel for window in self.windows), "taps in a window")
         return (spec, TensorSpec(spec.shape, INDEX))[self.returns]
 
@@ -85,19 +85,19 @@ class MaxPool(Pool, WithIndices):
 
 
 def in_whole(indices: Array, shape: Sequence[int], spatial_rank: int) -> Array:
-    """Places in the last axes as places in the whole tensor of a shape."""
+    """Return positions in the last axes as positions in the whole tensor of a shape."""
     lead, sizes = shape[:-spatial_rank], shape[-spatial_rank:]
     images = flat_index([np.arange(size) for size in lead], lead)
     return np.asarray(indices + images.reshape(*images.shape, *(1,) * spatial_rank) * math.prod(sizes))
 
 
 def maxima(x: Array, windows: Sequence[Window]) -> Array:
-    """The largest element of each window."""
+    """Return the largest element of each window."""
     return over_windows(np.maximum, x, windows, extremes(x.dtype)[0])
 
 
 def maxima_with_indices(x: Array, windows: Sequence[Window]) -> tuple[Array, Array]:
-    """The largest element of each window and its flat index on the last axes, the first of several, the last NaN."""
+    """Return the largest element of each window and its flat index on the last axes: the first, or the last NaN."""
     sizes = x.shape[-len(windows) :]
     starts = [window.starts(size) for window, size in zip(windows, sizes, strict=True)]
     # PyTorch begins with the first tap that is not padding: it counts when nothing exceeds the lowest value.
@@ -117,7 +117,7 @@ def maxima_with_indices(x: Array, windows: Sequence[Window]) -> tuple[Array, Arr
 
 
 def flat_index(positions: Sequence[Array], sizes: Sequence[int]) -> Array:
-    """One index into the flattened axes for every combination of positions on the axes."""
+    """Return one index into the flattened axes for every combination of positions on the axes."""
     flat = np.zeros((), np.int64)
     for position, size in zip(positions, sizes, strict=True):
         flat = flat[..., None] * size + position

@@ -1,4 +1,4 @@
-"""Pooling with windows: average and power average, and what they share with the maximum."""
+"""Pooling with windows: average and power average, and the common base of all pools."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from engine.tensor import Array, Number, TensorSpec
 
 
 class Pool(Layer):
-    """Base of layers that make one element of each window; without a stride the windows lie side by side."""
+    """Base of layers that reduce each window to one element; without a stride the windows do not overlap."""
 
     loops = True
 
@@ -32,7 +32,7 @@ class Pool(Layer):
 
     def __post_init__(self) -> None:
         check_taps(self.windows)
-        # PyTorch wants no more than half a window, ONNX takes all that leaves an element to every window.
+        # PyTorch allows at most half a window, ONNX any padding that leaves an element in every window.
         if any(window.before >= window.extent for window in self.windows):
             found = f"padding {[window.before for window in self.windows]}"
             raise ParameterError(
@@ -47,13 +47,13 @@ class Pool(Layer):
         return self.sliding()
 
     def sliding(self, padding: tuple[int, ...] = (0,), dilation: tuple[int, ...] = (1,)) -> tuple[Window, ...]:
-        """The windows with padding and dilation, which not every pool has."""
+        """Return the windows with padding and dilation, which not every pool has."""
         kernel = spread(self.kernel_size, self.spatial_rank, "kernel_size")
         stride = self.stride or kernel
         return sliding_windows(kernel, stride=stride, padding=padding, dilation=dilation, ceil_mode=self.ceil_mode)
 
     def pooled(self, input: Operand) -> TensorSpec:
-        """The spec of an input after pooling.
+        """Return the spec of an input after pooling.
 
         Raises:
             ShapeError: when its rank or dtype is wrong, or it is smaller than a window.
@@ -65,7 +65,7 @@ class Pool(Layer):
         return result
 
     def flops(self, output: Any, *operands: object) -> int:
-        """One for each tap of each window."""
+        """Return one operation for each tap of each window."""
         spec = output[0] if isinstance(output, tuple) else output
         return (spec.size or 0) * math.prod(window.kernel for window in self.windows)
 
@@ -75,12 +75,12 @@ class AvgPool(Pool):
     """The mean of each window.
 
     The divisor is divisor_override, or the size of the window as far as it lies on the input (count_include_pad=False)
-    or on the input and its padding. Of a dilated window, which ONNX has and PyTorch has not, its taps are counted.
+    or on the input and its padding. For a dilated window, which only ONNX has, its taps are counted.
 
     Shapes:
         as MaxPool.
     Dtypes:
-        floating and integer; the quotient of integers is cut towards zero.
+        floating and integer; the quotient of integers is truncated.
     Source:
         torch.nn.AvgPool2d, torch.nn.functional.avg_pool2d.
     """
@@ -109,7 +109,7 @@ class AvgPool(Pool):
         return cast(self.average(x, self.windows), input.dtype)
 
     def average(self, x: Array, windows: Sequence[Window]) -> Array:
-        """The means of ``x``, in its dtype."""
+        """Return the means of ``x``, in its dtype."""
         divisor = cast(self._divisors(x.shape[-len(windows) :], windows), x.dtype)
         with np.errstate(all="ignore"):
             total = sums(x, windows)
@@ -132,14 +132,14 @@ class AvgPool(Pool):
 
 
 def sums(x: Array, windows: Sequence[Window]) -> Array:
-    """The sum of each window."""
+    """Return the sum of each window."""
     return over_windows(np.add, x, windows, 0)
 
 
 def over_windows(combine: np.ufunc, x: Array, windows: Sequence[Window], padding: Number) -> Array:
-    """What is left of each window when its elements are combined, two at a time.
+    """Return the reduction of each window, two elements at a time.
 
-    An axis at a time: so there is a turn of Python for every tap of an axis, not of the window, however large it is.
+    Computed an axis at a time: a Python iteration for every tap of an axis, not of the window, however large it is.
     """
     sizes = x.shape[-len(windows) :]
     x = pad(x, windows, padding)
@@ -154,7 +154,7 @@ def over_windows(combine: np.ufunc, x: Array, windows: Sequence[Window], padding
 class LPPool(Pool):
     """(taps * mean(x^p) over each window)^(1/p): of x itself, not its magnitude, so that odd powers can give NaN.
 
-    A last window cut short by ceil_mode counts its mean for all its taps.
+    A last window shortened by ceil_mode counts its mean for all its taps.
 
     Dtypes:
         floating; integers become float32.

@@ -1,4 +1,4 @@
-"""The inverse of maximum pooling: every value goes back to where it came from."""
+"""The inverse of maximum pooling: every value is written back to its position."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class MaxUnpool(Layer):
     Dtypes:
         floating or integer; indices int64, into the flattened spatial axes of the result.
     Raises:
-        ShapeError: when the indices are not of the input's shape, or lie outside the result.
+        ShapeError: when the indices are not of the input's shape, or out of range.
     Source:
         torch.nn.MaxUnpool2d.
     """

@@ -1,1 +1,1 @@
-"""Tensors of integers that stand for other numbers."""
+"""Quantised tensors: integers that represent other numbers."""

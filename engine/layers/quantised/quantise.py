@@ -1,4 +1,4 @@
-"""To and from quantised tensors, and what a tensor would be if it went there and back."""
+"""Quantisation, dequantisation, and fake quantisation, which does both."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _INTEGERS: Final = (np.dtype(np.int8), np.dtype(np.uint8), np.dtype(np.int32))
 )
 @register("nn.quantized.Quantize", positional=("input",))
 class QuantizePerTensor(Layer):
-    """round(x / scale) + zero_point, halves to even, kept within the integer dtype."""
+    """round(x / scale) + zero_point, halves to even, clipped to the integer dtype."""
 
     scale: float
     zero_point: int
@@ -73,7 +73,7 @@ class IntRepr(Layer):
 
 @register("aten::fake_quantize_per_tensor_affine")
 class FakeQuantize(Layer):
-    """x as the nearest of the values that quant_min to quant_max stand for."""
+    """x rounded to the nearest value that quant_min to quant_max represent."""
 
     scale: float
     zero_point: int
@@ -93,7 +93,7 @@ class FakeQuantize(Layer):
     positional=("input", "scale", "zero_point", "axis", "quant_min", "quant_max"),
 )
 class FakeQuantizeChannels(Layer):
-    """As fake_quantize_per_tensor with a scale and a zero point for every slice of one axis."""
+    """Like fake_quantize_per_tensor with a scale and a zero point for every slice of one axis."""
 
     axis: int
     quant_min: int
@@ -110,7 +110,7 @@ class FakeQuantizeChannels(Layer):
         return cast((nearest - zeros).astype(np.float32) * scales, input.dtype)
 
     def _along(self, input: Any, scale: Any, zero_point: Any) -> Any:
-        """The shape in which scale and zero point are broadcast against the input."""
+        """Return the shape in which scale and zero point are broadcast against the input."""
         axis = checked_axis(self.axis, len(input))
         for name, found in (("scale", scale), ("zero_point", zero_point)):
             check_shape(found, input[axis : axis + 1], f"{name} does not fit")

@@ -1,4 +1,4 @@
-"""Quantised tensors: integers q that stand for (q - zero_point) * scale."""
+"""Quantised tensors: integers q that represent (q - zero_point) * scale."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from engine.promotion import cast
 from engine.tensor import Array, DType
 
 FLOAT32: Final[DType] = np.dtype(np.float32)
-# Functions of numpy that only look at an array from another side.
+# numpy functions that only view or describe an array.
 _VIEWS: Final = (
     *(np.reshape, np.transpose, np.swapaxes, np.moveaxis, np.expand_dims, np.squeeze, np.broadcast_to),
     *(np.flip, np.shares_memory, np.may_share_memory, np.ndim, np.shape, np.size),
@@ -22,10 +22,9 @@ _SPEAKERS: Final = ("engine.layers.quantised.quantise", "engine.layers.quantised
 
 
 class Quantised(np.ndarray[Any, Any]):
-    """Integers that know their scale and zero point, and hand them on to their views.
+    """Array of integers with a scale and a zero point, which its views inherit.
 
-    The larger and the smaller of two can be told from the integers; any other arithmetic would take them for what they
-    are not, and is refused.
+    Minimum and maximum can be computed from the integers; all other arithmetic would ignore the scale, and is refused.
     """
 
     scale: float = 1.0
@@ -47,59 +46,63 @@ class Quantised(np.ndarray[Any, Any]):
         return super().__array_function__(function, types, args, kwargs)
 
     def like(self, array: Array) -> Quantised:
-        """Integers with the scale and zero point of this tensor."""
+        """Return integers with the scale and zero point of this tensor."""
         return quantised(array, self.scale, self.zero_point)
 
     @property
     def distances(self) -> Array:
-        """q - zero_point, as float64, which is exact."""
+        """Distances q - zero_point, as float64, which is exact."""
         return integers(self).astype(np.float64) - self.zero_point
 
     def _aligned(self, other: Any) -> Array:
-        """The integers of a tensor quantised alike, or the one that a number is nearest to."""
+        """Return the integers of a tensor of the same scale and zero point, or a number rounded to them."""
         if not isinstance(other, Quantised):
             return rounded(np.asarray(other), self.scale, self.zero_point, self.dtype)
         if (other.scale, other.zero_point, other.dtype) != (self.scale, self.zero_point, self.dtype):
-            raise ShapeError("tensors are quantised in different ways", found=_shown(other), expected=_shown(self))
+            raise ShapeError(
+                "tensors have different scales, zero points or dtypes", found=_shown(other), expected=_shown(self)
+            )
         return integers(other)
 
 
 def refused(function: str) -> ShapeError:
-    """What becomes of arithmetic on a quantised tensor."""
-    return ShapeError("takes no quantised tensor", found=function, expected="torch.dequantize before it")
+    """Return the error for arithmetic on a quantised tensor."""
+    return ShapeError(
+        "the operator is not defined for quantised tensors", found=function, expected="torch.dequantize before it"
+    )
 
 
 def integers(array: Array) -> Array:
-    """A tensor without its scale and zero point."""
+    """Return a tensor without its scale and zero point."""
     return array.view(np.ndarray)
 
 
 def quantised(array: Array, scale: float, zero_point: int) -> Quantised:
-    """Integers with a scale and a zero point."""
+    """Return integers with a scale and a zero point."""
     result = array.view(Quantised)
     result.scale, result.zero_point = scale, zero_point
     return result
 
 
 def as_quantised(operand: object, name: str = "input") -> Quantised:
-    """An operand that must be quantised.
+    """Return an operand that must be quantised.
 
     Raises:
         ShapeError: when it is not.
     """
     if not isinstance(operand, Quantised):
         found = str(operand.dtype) if isinstance(operand, np.ndarray) else type(operand).__name__
-        raise ShapeError(f"{name} is not quantised", found=found, expected="what torch.quantize_per_tensor makes")
+        raise ShapeError(f"{name} is not quantised", found=found, expected="a result of torch.quantize_per_tensor")
     return operand
 
 
 def rounded(x: Array, scale: Any, zero_point: Any, dtype: DType) -> Array:
-    """The integers nearest to x / scale + zero_point, halves to even, kept within the dtype."""
+    """Return the integers nearest to x / scale + zero_point, halves to even, clipped to the dtype."""
     return places(x, np.float32(scale), zero_point, *extremes(dtype)).astype(dtype)
 
 
 def places(x: Array, scale: Any, zero_point: Any, low: int, high: int) -> Array:
-    """The integer nearest to x / scale + zero_point between low and high, as float64; PyTorch divides so."""
+    """Return the integer nearest to x / scale + zero_point between low and high, as float64, like PyTorch."""
     with np.errstate(all="ignore"):
         nearest = np.rint(cast(x, FLOAT32) * (np.float32(1) / scale)).astype(np.float64) + zero_point
     return np.asarray(np.clip(np.nan_to_num(nearest, nan=low, posinf=high, neginf=low), low, high))
@@ -110,5 +113,5 @@ def _shown(tensor: Quantised) -> str:
 
 
 def speaks_of_quantised(layer: object) -> bool:
-    """Whether a layer is one of those that make and take quantised tensors: integers that know a scale."""
+    """Return whether a layer makes or takes quantised tensors: integers with a scale."""
     return type(layer).__module__ in _SPEAKERS

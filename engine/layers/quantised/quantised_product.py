@@ -1,10 +1,10 @@
 """Convolution, linear map and concatenation of quantised tensors.
 
-The products of the integers are added up exactly (in float64, whose 53 bits no such sum exceeds), the bias is added in
-units of the products, and the sum is brought to the output's scale in float32 and rounded, as PyTorch's own kernels do.
+The products of the integers are summed exactly (in float64, whose 53 bits no such sum exceeds), the bias is added in
+units of the products, and the sum is converted to the output's scale in float32 and rounded, like in PyTorch's kernels.
 
-A weight has a scale and a zero point for every output channel. Of one quantised as a whole the converter does not write
-the scale; such a file cannot be run.
+A weight has a scale and a zero point for every output channel. The converter does not write the scale of a weight that
+is quantised as a whole; such a file cannot be run.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ _SCALED = {"weight_q_per_channel_scales": _BANK, "weight_q_per_channel_zero_poin
 
 
 class _QuantisedProduct(Layer):
-    """Base of products of what the integers stand for, quantised with scale and zero_point.
+    """Base of products of dequantised operands, quantised with scale and zero_point.
 
     Dtypes:
         input quantised, weight int8, bias float32; the result is quantised in the input's dtype.
     """
 
     plain: ClassVar[type[Layer]]
-    """The layer that adds up the products; its parameters are this one's, too."""
+    """The layer that computes the sums of products; it has the same parameters."""
 
     scale: float
     zero_point: int
 
     def __post_init__(self) -> None:
         _check_scale(self.scale)
-        self._product()  # refuses what does not fit the plain layer
+        self._product()  # checks the operands
 
     def _product(self) -> Layer:
         return self.plain(**{each.name: getattr(self, each.name) for each in fields(self.plain)})
@@ -76,14 +76,14 @@ class _QuantisedProduct(Layer):
         self.infer(given, weight, bias, weight_q_per_channel_scales, zeros)
         distances = weight.astype(np.float64) - _by_channel(zeros, weight.ndim - 1)
         sums = self._product().forward(given.distances, distances)
-        # The results of a convolution have their spatial axes behind the channels, as many as the weight.
+        # Results of a convolution have spatial axes after the channels, as many as the weight.
         scales, shifts = (_by_channel(each, weight.ndim - 2) for each in (weight_q_per_channel_scales, bias))
         return quantised(_requantised(sums, given, scales, shifts, self), self.scale, self.zero_point)
 
 
 @register("nn.quantized.Conv2d", presets={"spatial_rank": 2}, flags={"bias": ("bias",)}, shapes=_SCALED)
 class QuantisedConv2d(_QuantisedProduct, Conv):
-    """nn.Conv2d of what the integers stand for, quantised with scale and zero_point.
+    """nn.Conv2d of dequantised operands, quantised with scale and zero_point.
 
     Shapes:
         as nn.Conv2d; the weight's scales and zero points (O,)
@@ -96,7 +96,7 @@ class QuantisedConv2d(_QuantisedProduct, Conv):
 @register("nn.quantized.Linear", ignored=("in_features", "out_features", "bias"), shapes={
     "weight": ("out_features", "in_features"), **dict.fromkeys(_SCALED, _ROWS)})  # fmt: skip
 class QuantisedLinear(_QuantisedProduct, Linear):
-    """nn.Linear of what the integers stand for, quantised with scale and zero_point.
+    """nn.Linear of dequantised operands, quantised with scale and zero_point.
 
     Shapes:
         input (..., I), weight (O, I), bias, the weight's scales and zero points (O,)  ->  (..., O)
@@ -107,10 +107,10 @@ class QuantisedLinear(_QuantisedProduct, Linear):
 
 @register("nn.quantized.cat", "quantized::cat")
 class QuantisedCat(Cat):
-    """Quantised tensors one after the other along dim, brought to one scale and zero point.
+    """Quantised tensors concatenated along dim, converted to one scale and zero point.
 
     Shapes:
-        equal but for dim
+        equal except for dim
     """
 
     scale: float
@@ -130,7 +130,7 @@ def _rescaled(tensor: Quantised, scale: float, zero_point: int) -> Array:
 
 
 def _requantised(sums: Array, input: Quantised, scales: Array, bias: Array, layer: _QuantisedProduct) -> Array:
-    """Sums of products of integers as integers of the output's scale."""
+    """Return sums of products of integers as integers of the output's scale."""
     unit = np.float32(input.scale) * scales.astype(np.float32)
     with np.errstate(all="ignore"):
         exact = sums.astype(np.float32) + bias.astype(np.float32) / unit
@@ -139,7 +139,7 @@ def _requantised(sums: Array, input: Quantised, scales: Array, bias: Array, laye
 
 
 def _by_channel(vector: Any, axes: int) -> Array:
-    """A number for every channel, to be broadcast over so many axes behind them."""
+    """Return a number for every channel, to be broadcast over so many axes after the channels."""
     return np.asarray(vector.reshape(-1, *[1] * axes))
 
 

@@ -1,1 +1,1 @@
-"""Networks that go through a sequence step by step."""
+"""Recurrent networks, which process a sequence step by step."""

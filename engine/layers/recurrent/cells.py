@@ -17,7 +17,7 @@ class Cell:
     Args:
         input_weight, input_bias: (G*H, I) and (G*H,), the bias None where there is none.
         hidden_weight, hidden_bias: (G*H, P) and (G*H,).
-        projection: (P, H), None where P is H.
+        projection: (P, H), None if P is H.
     """
 
     input_weight: Array
@@ -28,7 +28,7 @@ class Cell:
 
 
 def run_lstm(cell: Cell, x: Array, h: Array, c: Array) -> tuple[Array, Array, Array]:
-    """i, f, g, o = x @ W.T + h @ U.T + b; c = sigmoid(f) * c + sigmoid(i) * tanh(g); h = sigmoid(o) * tanh(c).
+    """Compute i, f, g, o = x @ W.T + h @ U.T + b; c = sigmoid(f) * c + sigmoid(i) * tanh(g); h = sigmoid(o) * tanh(c).
 
     Args:
         x: (T, B, I).
@@ -49,7 +49,7 @@ def run_lstm(cell: Cell, x: Array, h: Array, c: Array) -> tuple[Array, Array, Ar
 
 
 def run_gru(cell: Cell, x: Array, h: Array) -> tuple[Array, Array]:
-    """r, z = sigmoid(x @ W.T + h @ U.T + b); n = tanh(x @ Wn.T + bn + r * (h @ Un.T + cn)); h = (1 - z) * n + z * h.
+    """Compute r, z = sigmoid(x @ W.T + h @ U.T + b), n = tanh(x @ Wn.T + bn + r*(h @ Un.T + cn)), h = (1-z)*n + z*h.
 
     Args:
         x: (T, B, I).
@@ -70,7 +70,7 @@ def run_gru(cell: Cell, x: Array, h: Array) -> tuple[Array, Array]:
 
 
 def run_rnn(cell: Cell, x: Array, h: Array, *, relu: bool) -> tuple[Array, Array]:
-    """h = tanh(x @ W.T + h @ U.T + b), or with max(0, .) in place of tanh.
+    """Compute h = tanh(x @ W.T + h @ U.T + b), or with max(0, .) in place of tanh.
 
     Args:
         x: (T, B, I).
@@ -88,21 +88,21 @@ def run_rnn(cell: Cell, x: Array, h: Array, *, relu: bool) -> tuple[Array, Array
 
 
 def _gates(x: Array, count: int) -> list[Array]:
-    """(B, count * H) as so many of (B, H)."""
+    """Split (B, count * H) into (B, H) each."""
     size = x.shape[1] // count
     return [x[:, k * size : (k + 1) * size] for k in range(count)]
 
 
 def _of_state(cell: Cell, h: Array) -> Array:
-    """h @ U.T + b, of all gates."""
+    """Compute h @ U.T + b of all gates."""
     return _product(h, cell.hidden_weight, cell.hidden_bias)
 
 
 def _product(x: Array, weight: Array, bias: Array | None) -> Array:
-    """x @ weight.T + bias"""
+    """Compute x @ weight.T + bias."""
     return x @ weight.T if bias is None else x @ weight.T + bias
 
 
 def _sigmoid(x: Array) -> Array:
-    """1 / (1 + exp(-x))"""
+    """Compute 1 / (1 + exp(-x))."""
     return np.asarray(1 / (1 + np.exp(-x)))

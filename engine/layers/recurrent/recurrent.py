@@ -1,8 +1,7 @@
 """LSTM, GRU and plain recurrent networks: several layers, one or both directions, projected states.
 
-The converter lists outputs in the order the model used them and drops those it did not use. Annotated shapes tell the
-sequence output from the states, and an LSTM's h from its c where they differ in width; where they cannot, the order is
-output, h, c.
+The converter lists outputs in the order of their use and drops unused ones. Annotated shapes distinguish the sequence
+output from the states, and an LSTM's h from its c if they differ in width; otherwise the order is output, h, c.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ class Recurrent(Layer):
 
     Shapes:
         input (T, B, I), with batch_first (B, T, I), or unbatched (T, I); initial states (layers * D, B, P), zeros by
-        default  ->  output (T, B, D * P), laid out like the input; final states (layers * D, B, P)
+        default  ->  output (T, B, D * P), in the input's layout; final states (layers * D, B, P)
         D is 2 for bidirectional networks; P is the width of a state: proj_size or else hidden_size; c has hidden_size.
     Parameters:
-        bias: of no consequence, the attributes tell.
+        bias: ignored, as the attributes show it.
     Raises:
         ShapeError: when operands do not fit, or the sequence is empty.
         ParameterError: when an attribute is missing or does not fit.
@@ -104,7 +103,7 @@ class Recurrent(Layer):
         return results[0] if len(results) == 1 else results
 
     def _stack(self, x: Array, states: Sequence[Array], weights: Mapping[str, Array]) -> tuple[Array, list[Array]]:
-        """All layers: the last one's output (T, B, D * P) and every final state (layers * D, B, width)."""
+        """Run all layers: return the last one's output (T, B, D * P) and all final states (layers * D, B, width)."""
         final = []
         for layer in range(self.num_layers):
             outputs = []
@@ -121,10 +120,10 @@ class Recurrent(Layer):
 
     @abstractmethod
     def _scan(self, cell: Cell, x: Array, *states: Array) -> tuple[Array, ...]:
-        """One layer in one direction: its output at every step, then its final states."""
+        """Run one layer in one direction: return its output at every step, then its final states."""
 
     def _steps_first(self, input: Array) -> Array:
-        """(T, B, I) from the input as it is laid out."""
+        """Return the input as (T, B, I)."""
         if input.ndim == 2:
             return input[:, None]
         return input.swapaxes(0, 1) if self.batch_first else input
@@ -135,7 +134,7 @@ class Recurrent(Layer):
 
     @property
     def width(self) -> int:
-        """Of h and of the output in one direction."""
+        """Width of h and of the output in one direction."""
         return self.proj_size or self.hidden_size
 
     @property
@@ -143,7 +142,7 @@ class Recurrent(Layer):
         return (self.width, self.hidden_size)[: len(self.state_names)]
 
     def _shapes(self, input: Shape) -> dict[str, Shape]:
-        """The shape of every output, by name."""
+        """Return the shape of every output, by name."""
         output = (*input[:-1], self.width * len(self.suffixes))
         batch = input[0 if self.batch_first else 1]
         lead = (self.num_layers * len(self.suffixes), *((batch,) if len(input) == 3 else ()))
@@ -152,9 +151,9 @@ class Recurrent(Layer):
 
     @cached_property
     def outputs(self) -> tuple[str, ...]:
-        """What each output is: the first order that the annotations allow."""
+        """The kind of each output: the first order that fits the annotations."""
         annotated = self.annotations.outputs
-        # Where a model uses h, c, output the converter writes output, h, c; so h, c, output must be c, h, output.
+        # If a model uses h, c, output, the converter writes output, h, c; so h, c, output must be c, h, output.
         orders = sorted(
             permutations(("output", *self.state_names), len(annotated)), key=lambda order: order == _REPAIRED
         )

@@ -1,1 +1,1 @@
-"""Many elements reduced to one, and running results."""
+"""Reductions of many elements to one, and running results."""

@@ -1,4 +1,4 @@
-"""How variables vary with each other."""
+"""Covariance and correlation of variables."""
 
 from __future__ import annotations
 
@@ -13,17 +13,19 @@ from engine.tensor import Array, Shape, TensorSpec, dtype_name, format_shape
 
 
 def _result_shape(shape: Shape) -> Shape:
-    """Of the matrix, without dimensions of one element, as PyTorch has it."""
+    """Return the shape of the matrix, without dimensions of one element, like PyTorch."""
     if len(shape) > 2:
-        raise ShapeError("variables are the rows of a matrix", found=format_shape(shape), expected="at most 2 dims")
+        raise ShapeError(
+            "the variables must be the rows of a matrix", found=format_shape(shape), expected="at most 2 dims"
+        )
     return () if len(shape) < 2 or shape[0] == 1 else (shape[0], shape[0])
 
 
 @register("aten::cov", positional=("input", "correction", "fweights", "aweights"))
 class Covariance(Layer):
-    """((x - mean) * w) @ (x - mean).T / n of variables in rows, observations in columns; of a vector its variance.
+    """((x - mean) * w) @ (x - mean).T / n of variables in rows, observations in columns; the variance of a vector.
 
-    Of w = fweights * aweights, how often and how much observations count, mean is the weighted one, and n = sum(w) -
+    With w = fweights * aweights, the frequency and the importance of observations, mean is weighted, and n = sum(w) -
     correction, or sum(w) - correction * sum(w * aweights) / sum(w); never below 0.
     """
 
@@ -78,4 +80,4 @@ class Correlation(Layer):
 def _check_weights(weights: TensorSpec, observations: Shape) -> None:
     if weights.rank != 1 or (None not in (*weights.shape, *observations) and weights.shape != observations):
         shapes = [format_shape(each) for each in (weights.shape, observations)]
-        raise ShapeError("weights that are not those of the observations", found=shapes[0], expected=shapes[1])
+        raise ShapeError("the weights do not fit the observations", found=shapes[0], expected=shapes[1])

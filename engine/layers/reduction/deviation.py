@@ -21,7 +21,7 @@ from engine.tensor import Array, DType, TensorSpec, dtype_name
 class _Spread(Reduction):
     """Base of layers that measure the distance from the mean.
 
-    ``unbiased`` may carry the correction itself, a number, as the converter writes it; True stands for 1.
+    ``unbiased`` may be the correction itself, a number, as the converter writes it; True is 1.
     """
 
     unbiased: bool | int | float | None = True
@@ -37,7 +37,7 @@ class _Spread(Reduction):
         return dtype if dtype.kind == "c" else super()._working_dtype(dtype)
 
     def _variance(self, input: Array, axes: tuple[int, ...]) -> Array:
-        """The mean squared distance, with the correction taken off the number of elements; NaN or inf of too few."""
+        """Return the mean squared distance, with the correction subtracted from the count; NaN or inf if too few."""
         count = math.prod(input.shape[axis] for axis in axes)
         away = np.abs(input - input.sum(axes, keepdims=True) / np.asarray(count, input.dtype))
         given = self.unbiased if self.correction is None else self.correction
@@ -105,7 +105,7 @@ overload("aten::std_mean", (DeviationMean, "input unbiased"), (DeviationMean, "i
 
 @register("torch.norm")
 class Norm(Reduction):
-    """sum(|x| ** p) ** (1 / p) over dim; inf is the largest |x|, -inf the smallest, 0 counts what is not zero."""
+    """sum(|x| ** p) ** (1 / p) over dim; inf is the largest |x|, -inf the smallest, 0 counts nonzero elements."""
 
     p: int | float | str | None = 2
 
@@ -147,7 +147,7 @@ class NormExceptDim(Layer):
 
 @register("aten::dist", positional=("input", "other", "p"))
 class Distance(Layer):
-    """The p-norm of input - other, broadcast and taken as one vector."""
+    """The p-norm of input - other, broadcast and flattened."""
 
     p: int | float = 2
 

@@ -1,6 +1,6 @@
 """Lengths of vectors and distances between them.
 
-A norm's order ``p`` may be any number, infinity included: 0 counts what is not zero, inf is the largest magnitude,
+A norm's order ``p`` may be any number, infinity included: 0 counts nonzero elements, inf is the largest absolute value,
 -inf the smallest. PyTorch computes them in the operands' dtype; half precision in float32.
 """
 
@@ -20,7 +20,7 @@ from engine.tensor import Array, DType, Shape, TensorSpec, format_shape
 
 
 def vector_norm(x: Array, p: float, axis: int, *, keepdims: bool = False) -> Array:
-    """(sum |x|**p)**(1/p) along an axis of a floating or complex array; real."""
+    """Compute (sum |x|**p)**(1/p) along an axis of a floating or complex array; the result is real."""
     if p == 2:
         parts = (x.real, x.imag) if x.dtype.kind == "c" else (x,)
         return np.asarray(np.sqrt(sum(np.square(part).sum(axis=axis, keepdims=keepdims) for part in parts)))

@@ -1,4 +1,4 @@
-"""Largest and smallest elements, and where they are. NaN counts as both; of equal elements the first is named."""
+"""Largest and smallest elements, and their positions. NaN counts as both; of equal elements the first is returned."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from engine.tensor import Array, DType, Shape, TensorSpec, format_shape, product
 
 
 class _Extreme(Reduction):
-    """Base of layers that pick one element of many."""
+    """Base of layers that select one element of many."""
 
     def _natural_dtype(self, dtype: DType) -> DType:
         check_ordered(dtype)
@@ -49,7 +49,7 @@ class AMin(_Extreme):
 
 
 class _ArgExtreme(Layer):
-    """Base of layers that name the place of one element along dim, or in the flattened input."""
+    """Base of layers that return the position of one element along dim, or in the flattened input."""
 
     find: ClassVar[Callable[[Array, int], Any]]
 
@@ -80,20 +80,20 @@ class _ArgExtreme(Layer):
 
 @register("torch.argmax")
 class ArgMax(_ArgExtreme):
-    """The place of the largest element."""
+    """The position of the largest element."""
 
     find = np.argmax
 
 
 @register("torch.argmin")
 class ArgMin(_ArgExtreme):
-    """The place of the smallest element."""
+    """The position of the smallest element."""
 
     find = np.argmin
 
 
 class _Pair(Layer):
-    """Base of layers that give the extreme alone or, where the operator has two outputs, with its place."""
+    """Base of layers that return the extreme alone or, if the operator has two outputs, with its position."""
 
     extreme: ClassVar[type[_Extreme]]
     place: ClassVar[type[_ArgExtreme]]
@@ -128,19 +128,19 @@ class _Pair(Layer):
 
     @property
     def _keepdim(self) -> bool:
-        """Also where pnnx has lost it, of an ONNX reduction over all axes: the result has ones where it has none."""
+        """Return whether dims are kept; for an ONNX reduction over all axes only the annotation shows it."""
         noted = self.annotations.outputs[0] if self.annotations.outputs else None
         return self.keepdim or (self.dim is None and noted is not None and noted.rank > 0)
 
     def _is_alone(self, shape: Shape) -> bool:
-        """Whether this is the extreme of a single tensor, element by element, as ONNX may have it."""
+        """Return whether this is the element-wise extreme of a single tensor, which ONNX allows."""
         noted = self.annotations.outputs[0] if len(self.annotations.outputs) == 1 else None
         return self.dim is None and noted is not None and noted.rank > 0 and any(size != 1 for size in noted.shape)
 
 
 @register("torch.max")
 class Max(_Pair):
-    """The largest element of all; or along dim, with its place."""
+    """The largest element of all; or along dim, with its position."""
 
     extreme = AMax
     place = ArgMax
@@ -148,7 +148,7 @@ class Max(_Pair):
 
 @register("torch.min")
 class Min(_Pair):
-    """The smallest element of all; or along dim, with its place."""
+    """The smallest element of all; or along dim, with its position."""
 
     extreme = AMin
     place = ArgMin

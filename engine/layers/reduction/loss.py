@@ -1,6 +1,6 @@
-"""How far an answer is from a target: what autoencoders that look for the unusual end with.
+"""Losses: the distance of a result from a target, with which anomaly detectors based on autoencoders end.
 
-Each is something of every pair of elements, then all of those, their mean or their sum.
+Each is a function of every pair of elements, then all of those, their mean or their sum.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from engine.promotion import broadcast_shapes, cast, float_dtype, result_type
 from engine.tensor import Array, Shape, TensorSpec
 
 NONE, MEAN, SUM = range(3)
-# Logarithms of probabilities are held above this.
+# Lower bound of logarithms of probabilities.
 LEAST_LOG: Final = -100.0
 
 
 class Loss(Layer):
-    """Base of losses; a subclass says what is made of every pair.
+    """Base of losses; a subclass defines the function of a pair.
 
     Shapes:
-        input, target broadcast against each other  ->  that shape, or () where they are reduced
+        input, target broadcast against each other  ->  that shape, or () if reduced
     Parameters:
         reduction: 0 none, 1 the mean, 2 the sum.
     """
@@ -35,7 +35,7 @@ class Loss(Layer):
 
     def __post_init__(self) -> None:
         if self.reduction not in (NONE, MEAN, SUM):
-            raise ParameterError("no such reduction", found=self.reduction, expected="0, 1 or 2")
+            raise ParameterError("unknown reduction", found=self.reduction, expected="0, 1 or 2")
 
     def infer(self, input: TensorSpec, target: TensorSpec) -> TensorSpec:
         shape = broadcast_shapes(input.shape, target.shape)
@@ -45,10 +45,10 @@ class Loss(Layer):
         return self._of_all(input, target)
 
     def _of_all(self, input: Array, target: Array, weight: Array | None = None, *others: Array | None) -> Array:
-        """The loss, every element of it times its weight where there are some.
+        """Return the loss, with every element multiplied by its weight, if any.
 
         Args:
-            others: what is made of a pair depends on these too.
+            others: further operands of the function of a pair.
         """
         weights = [None if each is None else TensorSpec(each.shape, each.dtype) for each in (weight, *others)]
         spec = self._weighted(TensorSpec(input.shape, input.dtype), TensorSpec(target.shape, target.dtype), *weights)
@@ -76,7 +76,7 @@ class Loss(Layer):
 
 @register("aten::l1_loss", positional=("input", "target", "reduction"))
 class L1Loss(Loss):
-    """|x - y|"""
+    """|x - y|."""
 
     def _of_each(self, x: Array, y: Array, *others: Array | None) -> Any:
         return np.abs(x - y)
@@ -84,7 +84,7 @@ class L1Loss(Loss):
 
 @register("aten::mse_loss", positional=("input", "target", "reduction"))
 class MSELoss(Loss):
-    """(x - y)**2"""
+    """(x - y)**2."""
 
     def _of_each(self, x: Array, y: Array, *others: Array | None) -> Any:
         return np.square(x - y)
@@ -124,7 +124,7 @@ class HuberLoss(Loss):
 
 @register("aten::soft_margin_loss", positional=("input", "target", "reduction"))
 class SoftMarginLoss(Loss):
-    """log(1 + exp(-x y))"""
+    """log(1 + exp(-x y))."""
 
     def _of_each(self, x: Array, y: Array, *others: Array | None) -> Any:
         return np.log1p(np.exp(-y * x))
@@ -132,7 +132,7 @@ class SoftMarginLoss(Loss):
 
 @register("aten::kl_div", positional=("input", "target", "reduction", "log_target"))
 class KLDivergence(Loss):
-    """y (log(y) - x), of probabilities y and logarithms x of others; exp(y) (y - x) where y are logarithms too."""
+    """y (log(y) - x) for probabilities y and logarithms x of others; exp(y) (y - x) if y are logarithms too."""
 
     log_target: bool = False
 
@@ -144,7 +144,7 @@ class KLDivergence(Loss):
 
 @register("aten::binary_cross_entropy", positional=("input", "target", "weight", "reduction"))
 class BinaryCrossEntropy(Loss):
-    """-weight (y log(x) + (1 - y) log(1 - x)), of probabilities x."""
+    """-weight (y log(x) + (1 - y) log(1 - x)) for probabilities x."""
 
     def infer(self, input: TensorSpec, target: TensorSpec, weight: TensorSpec | None = None) -> TensorSpec:
         return self._weighted(input, target, weight)

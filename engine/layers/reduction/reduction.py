@@ -1,7 +1,7 @@
-"""Sums, means and products over axes, and what is computed like them.
+"""Sums, means, products and similar reductions over axes.
 
-Without ``dim``, or with an empty one, all elements are taken. The file drops ``dtype=``: where it annotates another
-dtype for the output than the operator gives of itself, the input is converted first.
+Without ``dim``, or with an empty one, all elements are reduced. The file drops ``dtype=``: if it annotates another
+dtype for the output than the operator's natural one, the input is converted first.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from engine.tensor import Array, Dim, DType, Shape, TensorSpec, dtype_name, form
 
 
 class Reduction(Layer):
-    """Base of layers that make one element of many; a subclass says how, and what dtype follows from the input's."""
+    """Base of layers that reduce many elements to one; a subclass defines how, and the dtype of the result."""
 
     dim: tuple[int, ...] | None = None
     keepdim: bool = False
@@ -44,11 +44,11 @@ class Reduction(Layer):
         return operands[0].size or 0
 
     def _reduce(self, input: Array, axes: tuple[int, ...]) -> Any:
-        """The reduction of an array of at least one axis."""
+        """Return the reduction of an array of at least one axis."""
         raise NotImplementedError
 
     def _natural_dtype(self, dtype: DType) -> DType:
-        """The result's dtype when none is asked for."""
+        """Return the result's dtype if none is requested."""
         return dtype
 
     def _working_dtype(self, dtype: DType) -> DType:
@@ -59,7 +59,7 @@ class Reduction(Layer):
 
     @cached_property
     def _requested(self) -> DType | None:
-        """The dtype the model asked for, given or told by the file's annotations."""
+        """The dtype that the model requested, given or derived from the file's annotations."""
         source = self.annotations.inputs[0] if self.annotations.inputs else None
         target = self.annotations.outputs[0] if self.annotations.outputs else None
         if self.dtype is not None or source is None or target is None:
@@ -68,12 +68,12 @@ class Reduction(Layer):
         return target.dtype if self._refuses(source.dtype) or target.dtype != natural else None
 
     def _refuses(self, dtype: DType) -> bool:
-        """Whether there is no result of this dtype unless another is asked for."""
+        """Return whether this dtype has no result unless another is requested."""
         return False
 
     @property
     def is_of_nothing(self) -> bool:
-        """Whether an empty dim means no axis, not all of them: the file announces the input's own shape (ONNX)."""
+        """Return whether an empty dim is no axis instead of all: the annotated result has the input's shape (ONNX)."""
         source = self.annotations.inputs[0] if self.annotations.inputs else None
         target = self.annotations.outputs[0] if self.annotations.outputs else None
         if self.dim or source is None or target is None:
@@ -81,7 +81,7 @@ class Reduction(Layer):
         return source.shape == target.shape and any(size != 1 for size in source.shape)
 
     def axes(self, rank: int) -> tuple[int, ...]:
-        """The axes that are reduced, counted from the front; none where the reduction is of nothing."""
+        """Return the reduced axes, counted from the front; empty if nothing is reduced."""
         if self.is_of_nothing:
             return ()
         return checked_axes(self.dim, rank) if self.dim else tuple(range(max(rank, 1)))
@@ -106,7 +106,7 @@ class Sum(Reduction):
 
 @register("aten::sum_to_size", positional=("input", "size"))
 class SumToSize(Layer):
-    """The sum over the dimensions along which a tensor of this size would be repeated; what expand does is undone.
+    """The sum over the dimensions along which a tensor of this size would be repeated: the reverse of expand.
 
     Raises:
         ShapeError: a tensor of this size could not be expanded to the input.
@@ -126,7 +126,7 @@ class SumToSize(Layer):
         return operands[0].size or 0
 
     def axes(self, shape: Shape) -> tuple[int, ...]:
-        """The dimensions of an input of this shape that are summed over."""
+        """Return the dimensions of an input of this shape that are summed over."""
         lead = len(shape) - len(self.size)
         pairs = [*zip(shape[max(lead, 0) :], self.size, strict=False)]
         if lead < 0 or any(size not in (1, None, dim) and dim is not None for dim, size in pairs):
@@ -153,7 +153,7 @@ class Mean(Reduction):
     """The mean over dim: NaN of no elements.
 
     Raises:
-        ShapeError: for integers and bools, unless the file asks for a floating dtype.
+        ShapeError: for integers and bools, unless the file requests a floating dtype.
     """
 
     def _refuses(self, dtype: DType) -> bool:
@@ -201,7 +201,7 @@ class LogSumExp(Reduction):
         return float_dtype(dtype)
 
     def _reduce(self, input: Array, axes: tuple[int, ...]) -> Any:
-        if input.dtype.kind in "biu":  # of integers, where the result is to be one
+        if input.dtype.kind in "biu":  # for integers, the result of which is an integer
             return np.asarray(self._reduce(input.astype(np.float64), axes)).astype(input.dtype)
         top = input.max(axes, keepdims=True, initial=-np.inf)
         shift = np.where(np.isfinite(top), top, np.zeros((), input.dtype))
@@ -209,7 +209,7 @@ class LogSumExp(Reduction):
 
 
 class _Test(Reduction):
-    """Base of layers that ask of all elements whether they are zero; bytes give bytes, all others bools."""
+    """Base of layers that test whether elements are nonzero; uint8 gives uint8, all others bool."""
 
     def _natural_dtype(self, dtype: DType) -> DType:
         return dtype if dtype == np.uint8 else np.dtype(np.bool_)
@@ -220,7 +220,7 @@ class _Test(Reduction):
 
 @register("torch.any")
 class AnyTrue(_Test):
-    """Whether any element over dim is not zero."""
+    """True if any element over dim is nonzero."""
 
     def _reduce(self, input: Array, axes: tuple[int, ...]) -> Any:
         return (input != 0).any(axes)
@@ -228,7 +228,7 @@ class AnyTrue(_Test):
 
 @register("torch.all")
 class AllTrue(_Test):
-    """Whether no element over dim is zero."""
+    """True if all elements over dim are nonzero."""
 
     def _reduce(self, input: Array, axes: tuple[int, ...]) -> Any:
         return (input != 0).all(axes)
@@ -240,7 +240,7 @@ overload("aten::all", (AllTrue, "input"), (AllTrue, "input dim keepdim"))
 
 @register("torch.count_nonzero", "aten::count_nonzero")
 class CountNonZero(_Test):
-    """The number of elements over dim that are not zero."""
+    """The number of nonzero elements over dim."""
 
     def _natural_dtype(self, dtype: DType) -> DType:
         return INT64

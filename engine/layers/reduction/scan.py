@@ -18,7 +18,7 @@ from engine.tensor import Array, DType, TensorSpec, dtype_name
 
 
 class _Scan(Layer):
-    """Base of layers whose every element depends on those before it; the file drops ``dtype=``, see reduction."""
+    """Base of layers whose elements depend on all earlier ones; the file drops ``dtype=``, see reduction."""
 
     dim: int
     dtype: DType | None = None
@@ -78,10 +78,10 @@ class LogCumSumExp(_Scan):
 
 
 class _RunningExtreme(Layer):
-    """Base of layers that give the extreme so far and where it was: NaN stays, of equal elements the last counts."""
+    """Base of layers that return the running extreme and its position, of equal ones the last; NaN persists."""
 
     more: ClassVar[np.ufunc]
-    """The more extreme of two."""
+    """Function that returns the more extreme of two."""
 
     dim: int
 
@@ -103,14 +103,14 @@ class _RunningExtreme(Layer):
 
 @register("torch.cummax", "aten::cummax")
 class CumMax(_RunningExtreme):
-    """The largest element so far, and its place."""
+    """The largest element so far, and its position."""
 
     more = np.maximum
 
 
 @register("torch.cummin", "aten::cummin")
 class CumMin(_RunningExtreme):
-    """The smallest element so far, and its place."""
+    """The smallest element so far, and its position."""
 
     more = np.minimum
 

@@ -1,1 +1,1 @@
-"""The same elements under another shape, in another order, joined or cut."""
+"""The same elements in another shape or order, joined or split."""

@@ -1,4 +1,4 @@
-"""Operators on diagonals; an offset counts to the right of the main diagonal when positive, below when negative."""
+"""Operators on diagonals; a positive offset is to the right of the main diagonal, a negative one below it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Diagonal(Rearrangement):
 
 @register("aten::linalg_diagonal", positional=("input", "offset", "dim1", "dim2"))
 class MatrixDiagonal(Diagonal):
-    """The same of the last two axes, unless others are given."""
+    """A diagonal of each plane (dim1, dim2), by default the last two axes, as the last axis."""
 
     dim1: int = -2
     dim2: int = -1
@@ -56,7 +56,7 @@ def _length(rows: Dim, columns: Dim, offset: int) -> Dim:
 
 @register("aten::diagonal_scatter", positional=("input", "src", "offset", "dim1", "dim2"))
 class DiagonalScatter(Rearrangement):
-    """A copy of input in which src stands on a diagonal of each plane."""
+    """A copy of input with src on a diagonal of each plane."""
 
     offset: int = 0
     dim1: int = 0
@@ -70,7 +70,7 @@ class DiagonalScatter(Rearrangement):
         self.infer(TensorSpec(input.shape, input.dtype), TensorSpec(src.shape, src.dtype))
         result = input.copy()
         view = self._diagonal.forward(result)
-        view.flags.writeable = True  # numpy hands diagonals out read-only; this one is of our own copy
+        view.flags.writeable = True  # numpy's diagonals are read-only; this one is of our own copy
         view[...] = cast(src, input.dtype)
         return result
 
@@ -81,7 +81,7 @@ class DiagonalScatter(Rearrangement):
 
 @register("aten::diag_embed", positional=("input", "offset", "dim1", "dim2"))
 class DiagonalEmbed(Rearrangement):
-    """The last axis as a diagonal of otherwise zero matrices, which lie on axes dim1 and dim2 of the result."""
+    """The last axis as a diagonal of otherwise zero matrices on axes dim1 and dim2 of the result."""
 
     offset: int = 0
     dim1: int = -2
@@ -93,7 +93,7 @@ class DiagonalEmbed(Rearrangement):
     def forward(self, input: Array) -> Array:
         result = np.zeros(sizes(self._shape(input.shape)), input.dtype)
         view = Diagonal(offset=self.offset, dim1=self.dim1, dim2=self.dim2).forward(result)
-        view.flags.writeable = True  # numpy hands diagonals out read-only
+        view.flags.writeable = True  # numpy's diagonals are read-only
         view[...] = input
         return result
 
@@ -153,7 +153,7 @@ class Trace(Layer):
 
 @register("aten::fill_diagonal")
 class FillDiagonal(Rearrangement):
-    """input with one value on its main diagonal, in tall matrices again after each square if wrap."""
+    """input with one value on its main diagonal; in tall matrices repeated after each square if wrap."""
 
     wrap: bool = False
 

@@ -23,7 +23,7 @@ class Expand(Rearrangement):
     """Dimensions of size 1 repeated up to sizes, new ones added in front; -1 keeps a dimension.
 
     Raises:
-        ShapeError: another dimension than one of size 1 would have to change.
+        ShapeError: a dimension of another size than 1 would change.
     """
 
     sizes: tuple[Dim, ...]
@@ -49,10 +49,10 @@ class ExpandAs(Rearrangement):
 
 @register("aten::broadcast_tensors")
 class BroadcastTensors(Rearrangement):
-    """Each of some tensors expanded to the shape that all of them have together.
+    """Each tensor expanded to the common shape of all.
 
     Raises:
-        ShapeError: there is none.
+        ShapeError: there is no common shape.
     """
 
     def infer(self, tensors: Any) -> Any:
@@ -84,7 +84,7 @@ def _grown(dim: Dim, size: Dim) -> Dim:
 
 
 class _Tiling(Rearrangement):
-    """Base of layers that lay the whole tensor side by side."""
+    """Base of layers that repeat the whole tensor."""
 
     def infer(self, input: TensorSpec) -> TensorSpec:
         return TensorSpec(_tiled(input.shape, self._counts(input.rank)), input.dtype)
@@ -96,12 +96,12 @@ class _Tiling(Rearrangement):
 
     @abstractmethod
     def _counts(self, rank: int) -> Shape:
-        """How often along each axis of the result, for an input of this rank."""
+        """Return the number of repetitions along each axis of the result, for an input of this rank."""
 
 
 @register("Tensor.repeat", renamed={"repeats": "sizes"})
 class Repeat(_Tiling):
-    """The whole tensor laid side by side, sizes[i] times along axis i; new axes are added in front."""
+    """The whole tensor repeated sizes[i] times along axis i; new axes are added in front."""
 
     sizes: tuple[Dim, ...]
 
@@ -113,7 +113,7 @@ class Repeat(_Tiling):
 
 @register("torch.tile")
 class Tile(_Tiling):
-    """As repeat; missing counts in front are 1."""
+    """Like repeat; missing leading counts are 1."""
 
     dims: tuple[Dim, ...]
 
@@ -130,9 +130,9 @@ def _tiled(shape: Shape, counts: Shape) -> Shape:
 
 @register("torch.repeat_interleave")
 class RepeatInterleave(Rearrangement):
-    """Every slice along dim repeated in place: as often as repeats says, a number or one for each slice.
+    """Every slice along dim repeated in place: repeats is a number, or one number for each slice.
 
-    Without dim the elements are taken as one row. output_size only announces the result's size.
+    Without dim the elements are flattened. output_size only announces the result's size.
     """
 
     dim: int | None = None
@@ -159,7 +159,7 @@ class RepeatInterleave(Rearrangement):
             raise ShapeError("repeats must not be negative", found=int(counts.min()))
         each = (shape[axis] or 0) if counts.size == 1 else 1  # one count holds for every slice
         check_size(replaced(shape, axis, each * sum(map(int, counts.flat))), input.dtype)
-        return np.repeat(input.reshape(sizes(shape)), counts.astype(np.int64), axis)  # numpy takes no uint64
+        return np.repeat(input.reshape(sizes(shape)), counts.astype(np.int64), axis)  # numpy does not accept uint64
 
     def _slices(self, shape: Shape) -> tuple[Shape, int]:
         if self.dim is None or not shape:
@@ -174,7 +174,7 @@ def _check_counts(counts: Shape, slices: Dim) -> None:
 
 
 def _total(repeats: TensorSpec, slices: Dim) -> Dim:
-    """How many slices there will be, where the numbers of repetitions are known already."""
+    """Return the number of slices of the result, if the numbers of repetitions are known."""
     if repeats.value is None or repeats.dtype.kind not in "iu" or (repeats.value < 0).any():
         return None
     return product((slices, int(repeats.value.item()))) if repeats.size == 1 else sum(map(int, repeats.value))

@@ -30,7 +30,7 @@ from engine.tensor import (
 
 
 class _Join(Rearrangement):
-    """Base of layers that join any number of tensors, given one by one or as one list; numbers are 0-dim ones."""
+    """Base of layers that join any number of tensors, given one by one or as one list; numbers are 0-dim tensors."""
 
     takes_unknown = True
     number_shape: ClassVar[tuple[int, ...]] = ()
@@ -56,7 +56,7 @@ class _Join(Rearrangement):
 def _items(tensors: Sequence[Any]) -> Sequence[Any]:
     items = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
     if not items:
-        raise ShapeError("there is nothing to join", found="no tensor", expected="at least one")
+        raise ShapeError("no tensors to join", found="no tensor", expected="at least one")
     return items
 
 
@@ -77,11 +77,11 @@ def _common_dtype(tensors: Sequence[TensorSpec]) -> DType:
 
 @register("torch.cat")
 class Cat(_Join):
-    """Tensors one after the other along dim, in the dtype they promote to.
+    """Tensors concatenated along dim, in their common dtype.
 
     Shapes:
-        equal but for dim; tensors of shape (0,) are ignored whatever the others look like. Numbers are vectors of
-        one: graphs from ONNX write the sizes of a shape so.
+        equal except for dim; tensors of shape (0,) are ignored whatever the other shapes. Numbers count as vectors of
+        one element, as in sizes of graphs from ONNX.
     """
 
     number_shape = (1,)
@@ -104,7 +104,7 @@ class Cat(_Join):
 
 
 def _merged(a: Shape, b: Shape, axis: int) -> Shape:
-    """What two shapes to be joined along an axis say together about the other dimensions."""
+    """Return the dimensions known from two shapes that are joined along an axis."""
     if len(a) != len(b) or not may_match(replaced(a, axis), replaced(b, axis)):
         raise ShapeError("shapes cannot be joined", found=f"{format_shape(a)} and {format_shape(b)}",
                          expected=f"equal dimensions but for dim {axis}")  # fmt: skip
@@ -136,7 +136,7 @@ def _alike(a: Shape, b: Shape) -> Shape:
 @register("aten::vstack", presets={"rank": 2, "dim": 0})
 @register("aten::dstack", presets={"rank": 3, "dim": 2})
 class StackedRows(_Join):
-    """Tensors of at least so many dimensions joined along one; hstack joins vectors along their only one."""
+    """Tensors of at least so many dimensions joined along one; hstack joins vectors along their only axis."""
 
     rank: int
     dim: int
@@ -155,7 +155,7 @@ class StackedRows(_Join):
 
 @register("aten::column_stack")
 class ColumnStack(_Join):
-    """Vectors as columns, and matrices, side by side."""
+    """Vectors as columns, and matrices, joined horizontally."""
 
     def _joined_spec(self, tensors: Sequence[TensorSpec]) -> TensorSpec:
         return Cat(dim=1)._joined_spec([_as_columns(tensor.rank).infer(tensor) for tensor in tensors])
@@ -170,7 +170,7 @@ def _as_columns(rank: int) -> Unsqueeze:
 
 @register("aten::cartesian_prod")
 class CartesianProduct(_Join):
-    """Every combination of one element from each vector, one a row; a single vector is returned as it is."""
+    """Every combination of one element from each vector, one a row; a single vector is returned unchanged."""
 
     def _joined_spec(self, tensors: Sequence[TensorSpec]) -> TensorSpec:
         if any(tensor.rank != 1 for tensor in tensors):
@@ -217,7 +217,7 @@ def _sum(dims: Sequence[Dim]) -> Dim:
 class PadSequence(Rearrangement):
     """Sequences (l, ...) of any lengths as one tensor (L, n, ...), or (n, L, ...) with the batch first.
 
-    What a sequence lacks of the longest is ``padding_value``, after its end or before its beginning.
+    Shorter sequences are filled with ``padding_value``, after their end or before their beginning.
     """
 
     batch_first: bool = False

@@ -36,7 +36,7 @@ class Permute(_Permutation):
 
 @register("torch.transpose", "aten::transpose_copy")
 class Transpose(_Permutation):
-    """Axes dim0 and dim1 exchanged."""
+    """Axes dim0 and dim1 swapped."""
 
     dim0: int
     dim1: int
@@ -49,7 +49,7 @@ class Transpose(_Permutation):
 
 @register("torch.t", "aten::t_copy")
 class MatrixTranspose(_Permutation):
-    """The transpose of a matrix; vectors and 0-dim tensors stay as they are."""
+    """The transpose of a matrix; vectors and 0-dim tensors are unchanged."""
 
     def _order(self, rank: int) -> tuple[int, ...]:
         if rank > 2:
@@ -67,7 +67,7 @@ class Reversal(_Permutation):
 
 @register("aten::mT")
 class BatchTranspose(_Permutation):
-    """The last two axes exchanged."""
+    """The last two axes swapped."""
 
     def _order(self, rank: int) -> tuple[int, ...]:
         if rank < 2:
@@ -77,7 +77,7 @@ class BatchTranspose(_Permutation):
 
 @register("aten::mH")
 class Adjoint(BatchTranspose):
-    """The last two axes exchanged and every element conjugated."""
+    """The last two axes swapped and every element conjugated."""
 
     def forward(self, input: Array) -> Array:
         transposed = super().forward(input)
@@ -86,7 +86,7 @@ class Adjoint(BatchTranspose):
 
 @register("aten::movedim", positional=("input", "source", "destination"))
 class MoveDim(_Permutation):
-    """Axis source[i] moves to place destination[i]; the others keep their order."""
+    """Axis source[i] moves to position destination[i]; the others keep their order."""
 
     source: tuple[int, ...]
     destination: tuple[int, ...]
@@ -133,9 +133,9 @@ class FlipOne(Flip):
 
 @register("torch.roll")
 class Roll(_Mirror):
-    """Elements moved by shifts along dims, those pushed out coming in at the other end.
+    """Elements shifted along dims, with wrap-around.
 
-    Without dims the elements are moved as if they were one row.
+    Without dims the flattened elements are shifted.
     """
 
     shifts: tuple[int, ...]
@@ -153,13 +153,13 @@ class Roll(_Mirror):
 
     def _axes(self, rank: int) -> tuple[int, ...]:
         if self.dims and not rank:
-            raise ShapeError("a tensor of no dimensions has none to roll", found=list(self.dims))
+            raise ShapeError("a 0-dim tensor has no dimension to roll", found=list(self.dims))
         return tuple(checked_axis(dim, rank) for dim in self.dims or ())
 
 
 @register("aten::rot90")
 class Rot90(Rearrangement):
-    """A plane turned by k quarter turns, from the first of dims towards the second."""
+    """A plane rotated by k quarter turns, from the first of dims towards the second."""
 
     k: int = 1
     dims: tuple[int, ...] = (0, 1)
@@ -175,5 +175,5 @@ class Rot90(Rearrangement):
     def _axes(self, rank: int) -> tuple[int, int]:
         axes = checked_axes(self.dims, rank)
         if len(axes) != 2:
-            raise ShapeError("a rotation takes a plane", found=list(self.dims), expected="two dims")
+            raise ShapeError("a rotation needs a plane", found=list(self.dims), expected="two dims")
         return axes[0], axes[1]

@@ -1,6 +1,6 @@
-"""Operators that view the same elements, in the same order, under another shape.
+"""Operators that view the same elements, in the same order, in another shape.
 
-Open dimensions (None) take part: a shape is worked out as far as the known ones allow.
+Dimensions may be open (None): a shape is inferred as far as the known ones allow.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _Reshaping(Rearrangement):
 
     @abstractmethod
     def _shape(self, shape: Shape) -> Shape:
-        """The new shape."""
+        """Return the new shape."""
 
 
 @register("Tensor.reshape", "Tensor.view", "aten::view_copy")
@@ -46,12 +46,12 @@ class Reshape(_Reshaping):
     """The elements of input, in row-major order, as a tensor of another shape.
 
     Parameters:
-        shape: -1 stands for whatever the number of elements leaves. Where the file announces the result, two more
-            spellings than PyTorch's are read: 0 for the input's own dimension (ONNX), and several -1, which old
-            converters write for every dimension that differed between two traces: known dimensions of the
-            announcement, and those the input begins and ends with, settle all but one.
+        shape: -1 is inferred from the number of elements. If the file annotates the result, two further spellings are
+            accepted: 0 for the input's own dimension (ONNX), and several -1, which old converters write for every
+            dimension that differed between two traces. All but one are determined by the annotation and by the
+            input's leading and trailing dimensions.
     Raises:
-        ShapeError: the numbers of elements differ, or more than one -1 stays open.
+        ShapeError: the numbers of elements differ, or more than one -1 remains.
     """
 
     shape: tuple[Dim, ...]
@@ -67,11 +67,11 @@ class Reshape(_Reshaping):
         if product(input) != 0 and 0 in shape:
             shape = tuple(_copied(dim, index, input) if dim == 0 else dim for index, dim in enumerate(shape))
         if shape.count(-1) > 1 and None in note:
-            shape = _settled(shape, input, note)
+            shape = _with_known_dims(shape, input, note)
         return shape
 
     def _announced(self) -> Shape | None:
-        """What the file says of the result, None where that is nothing, or of another rank."""
+        """Return the annotated shape of the result; None if there is none, or of another rank."""
         annotated = self.annotations.outputs[0] if self.annotations.outputs else None
         return annotated.shape if annotated is not None and annotated.rank == len(self.shape) else None
 
@@ -80,8 +80,8 @@ def _copied(dim: int, index: int, input: Shape) -> Dim:
     return input[index] if index < len(input) else dim
 
 
-def _settled(shape: Shape, input: Shape, announced: Shape) -> Shape:
-    """A shape with all but one -1 replaced: those in front of it and behind it by the input's own dimensions."""
+def _with_known_dims(shape: Shape, input: Shape, announced: Shape) -> Shape:
+    """Return a shape with all but one -1 replaced: those before and after it by the input's own dimensions."""
     notes = zip(shape, announced, strict=True)
     shape = tuple(note if dim == -1 and note is not None else dim for dim, note in notes)
     places = [index for index, dim in enumerate(shape) if dim == -1]
@@ -95,7 +95,7 @@ def _settled(shape: Shape, input: Shape, announced: Shape) -> Shape:
 
 
 def _with_ends_of(input: Shape, shape: Shape, front: int, back: int) -> Shape | None:
-    """``shape`` with the input's dimensions before front and from back on; None where it says otherwise."""
+    """Return ``shape`` with the input's leading and trailing dimensions; None if it contradicts them."""
     behind = len(shape) - back
     ends = (*input[:front], *input[len(input) - behind :])
     given = (*shape[:front], *shape[back:])
@@ -107,7 +107,7 @@ def _with_ends_of(input: Shape, shape: Shape, front: int, back: int) -> Shape | 
 
 
 def _fitted(shape: Shape, input: Shape) -> Shape:
-    """The shape with its one free dimension worked out from the number of elements, as far as that is known."""
+    """Return the shape with its one free dimension inferred from the number of elements, if known."""
     if any(dim is not None and dim < -1 for dim in shape) or shape.count(-1) > 1:
         raise ShapeError("not a shape", found=format_shape(shape), expected="dimensions >= 0 and at most one -1")
     total = product(input)
@@ -134,7 +134,7 @@ class ReshapeAs(Rearrangement):
 
 @register("torch.flatten")
 class Flatten(_Reshaping):
-    """Dimensions start_dim to end_dim as one; a 0-dim tensor becomes one of one element."""
+    """Dimensions start_dim to end_dim merged; a 0-dim tensor becomes a vector of one element."""
 
     start_dim: int = 0
     end_dim: int = -1
@@ -165,7 +165,7 @@ class Unflatten(_Reshaping):
 
 @register("torch.squeeze", "aten::squeeze_copy")
 class Squeeze(Rearrangement):
-    """Dimensions of size 1 left out: all of them, or those given; others are left alone."""
+    """Dimensions of size 1 removed: all of them, or the given ones; given ones of other sizes stay."""
 
     dim: tuple[int, ...] | None = None
 
@@ -189,7 +189,7 @@ def _without_ones(shape: Shape, axes: tuple[int, ...]) -> Shape:
 
 @register("torch.unsqueeze", "aten::unsqueeze_copy")
 class Unsqueeze(_Reshaping):
-    """A dimension of size 1 more, at ``dim`` of the result; several when they are given as a list (ONNX)."""
+    """A dimension of size 1 added at ``dim`` of the result; several if they are given as a list (ONNX)."""
 
     dim: tuple[int, ...]
 
@@ -203,7 +203,7 @@ class Unsqueeze(_Reshaping):
 @register("aten::atleast_2d", presets={"rank": 2})
 @register("aten::atleast_3d", presets={"rank": 3})
 class AtLeast(_Reshaping):
-    """Enough dimensions of size 1 in front that there are ``rank``; the third comes last, as in PyTorch."""
+    """Leading dimensions of size 1 added up to ``rank``; the third comes last, as in PyTorch."""
 
     rank: int
 
@@ -219,7 +219,7 @@ class AtLeast(_Reshaping):
 class AsStrided(Rearrangement):
     """out[i, j, ...] = flat[storage_offset + i * stride[0] + j * stride[1] + ...] of a contiguous input.
 
-    A view of another tensor counts in that one's memory: a graph gives it that one instead
+    For a view, strides count in the memory of its base tensor, which the graph passes instead
     (engine/graph/building/storage.py).
     """
 
@@ -236,7 +236,7 @@ class AsStrided(Rearrangement):
         return strided(np.ascontiguousarray(input).reshape(-1), self.size, self.stride, self.storage_offset or 0)
 
     def _check(self, shape: Shape) -> None:
-        if any(step < 0 for step in self.stride):  # numpy could, PyTorch has no such tensors
+        if any(step < 0 for step in self.stride):  # possible in numpy, but not in PyTorch
             found = f"{show_shape(self.size)} and {show_shape(self.stride)}"
             raise ShapeError("size and stride do not fit", found=found)
         check_reach(self.size, self.stride, self.storage_offset or 0, product(shape))

@@ -1,7 +1,7 @@
 """Operators with several pieces of one tensor as their outputs.
 
-The converter lists the pieces as outputs of their own; an operator with one output without annotation gives all
-pieces as a list instead, which a ``prim::ListUnpack`` takes apart.
+The converter lists the pieces as separate outputs; an operator with one output without annotation returns all pieces
+as a list instead, for a ``prim::ListUnpack``.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from engine.tensor import UNKNOWN, Array, Dim, Shape, TensorSpec
 
 
 class _Pieces(Rearrangement):
-    """Base of layers that cut an axis; a subclass says how long the pieces are.
+    """Base of layers that split an axis; a subclass defines the lengths of the pieces.
 
-    An ONNX file need not name the axis, which is then the first; the converter writes None.
+    An ONNX file may omit the axis, which is then the first; the converter writes None.
     """
 
     dim: int | None = 0
@@ -48,11 +48,11 @@ class _Pieces(Rearrangement):
         return self._arranged(pieces)
 
     def _starts(self, lengths: Sequence[int], length: int) -> Sequence[int]:
-        """Where the pieces begin: each where the one before it ends."""
+        """Return the start of each piece, the end of the one before."""
         return [0, *accumulate(lengths)][:-1]
 
     def _lengths(self, length: Dim) -> Sequence[Dim] | None:
-        """The pieces' lengths, open where the axis is; None when not even their number is known."""
+        """Return the pieces' lengths, open if the axis is; None if not even their number is known."""
         raise NotImplementedError
 
     def _open(self) -> Sequence[Dim] | None:
@@ -72,7 +72,7 @@ class _Pieces(Rearrangement):
 
 def _length(shape: Shape, axis: int) -> Dim:
     if not shape:
-        raise ShapeError("a 0-dim tensor has no axis to cut")
+        raise ShapeError("a 0-dim tensor has no axis to split")
     return shape[axis]
 
 
@@ -82,10 +82,10 @@ def _length(shape: Shape, axis: int) -> Dim:
     positional=("input", "split_size_or_sections", "dim"), renamed={"tensor": "input"},
 )  # fmt: skip
 class Split(_Pieces):
-    """Pieces of one size along dim, the last possibly shorter; or of the sizes given; or, without any (ONNX), equal.
+    """Pieces of one size along dim, the last possibly shorter; or of the given sizes; or equal ones (ONNX).
 
     Raises:
-        ShapeError: the sizes given do not add up to the axis.
+        ShapeError: the sizes do not add up to the axis.
     """
 
     split_size_or_sections: int | tuple[Dim, ...] | None
@@ -104,7 +104,7 @@ class Split(_Pieces):
         return _even_pieces(length, sizes)
 
     def _equal_pieces(self, length: Dim) -> Sequence[Dim] | None:
-        """As many as there are outputs; where they cannot be equal the last is shorter."""
+        """Return as many lengths as there are outputs; if they cannot be equal the last is shorter."""
         count = len(self.annotations.outputs)
         if self._gives_list and not (self.annotations.outputs and length is None):
             raise ParameterError("split without sizes needs an output for every piece", found="one output, a list")
@@ -112,13 +112,13 @@ class Split(_Pieces):
             return self._open()
         size = -(-length // count)
         if size * (count - 1) > length:
-            raise ShapeError("an axis cannot be cut into so many equal pieces", found=f"{count} of {length}")
+            raise ShapeError("an axis cannot be split into this many equal pieces", found=f"{count} of {length}")
         return [size] * (count - 1) + [length - size * (count - 1)]
 
 
 def _even_pieces(length: int, size: int) -> list[int]:
     count = max(-(-length // size), 1) if size else 1
-    if is_symbolic(count):  # of the pieces at hand there are enough, and none is empty
+    if is_symbolic(count):  # for the current size there are enough pieces, and none is empty
         likely = hint(count)
         count = likely if (likely - 1) * size < length <= likely * size else specialise(count)
     check_steps(count, "pieces", MAX_ITEMS)
@@ -136,7 +136,7 @@ def _checked_sections(sizes: Shape, length: Dim) -> Shape:
 
 @register("torch.chunk", "aten::unsafe_chunk", positional=("input", "chunks", "dim"))
 class Chunk(_Pieces):
-    """At most so many pieces along dim, all of ceil(length / chunks), the last possibly shorter."""
+    """At most ``chunks`` pieces along dim, all of ceil(length / chunks), the last possibly shorter."""
 
     chunks: int
 
@@ -151,7 +151,7 @@ class Chunk(_Pieces):
 
 @register("torch.tensor_split", positional=("input", "sections", "indices", "dim"))
 class TensorSplit(_Pieces):
-    """Exactly so many pieces along dim, the first ones longer by one; or cut before every index given."""
+    """Exactly ``sections`` pieces along dim, the first ones longer by one; or split before every given index."""
 
     sections: int | None = None
     indices: tuple[int, ...] | None = None
@@ -174,7 +174,7 @@ class TensorSplit(_Pieces):
 
 
 def _cuts(indices: Sequence[int], length: int) -> list[int]:
-    """Places of the cuts, brought into the axis; they may go backwards."""
+    """Return the split positions, clipped to the axis; they may decrease."""
     return [slice_bound(index, length, 0) for index in indices]
 
 
@@ -182,7 +182,7 @@ def _cuts(indices: Sequence[int], length: int) -> list[int]:
 @register("aten::vsplit", presets={"axis": 0})
 @register("aten::dsplit", presets={"axis": 2})
 class AxisSplit(Rearrangement):
-    """As tensor_split along a fixed axis, which the sections must divide; hsplit cuts vectors along their only one."""
+    """Like tensor_split along a fixed axis, which the sections must divide; for vectors along their only axis."""
 
     indices_or_sections: int | tuple[int, ...]
     axis: int
@@ -200,7 +200,7 @@ class AxisSplit(Rearrangement):
             return TensorSplit(indices=cuts, dim=axis, annotations=self.annotations)
         length = _length(shape, axis)
         if cuts < 1 or (length is not None and length % cuts):
-            raise ShapeError("the axis cannot be cut evenly", found=f"{length} by {cuts}")
+            raise ShapeError("the axis cannot be split evenly", found=f"{length} by {cuts}")
         return TensorSplit(sections=cuts, dim=axis, annotations=self.annotations)
 
 

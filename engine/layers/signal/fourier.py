@@ -1,6 +1,6 @@
 """Discrete Fourier transforms. Single precision stays single; integers are transformed as float32.
 
-``norm`` says where the factor 1/N goes: backward (the inverse), forward, or ortho (1/sqrt(N) in both).
+``norm`` selects the transform with the factor 1/N: backward (the inverse), forward, or ortho (1/sqrt(N) in both).
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _SWAPPED: Final = {None: "forward", "backward": "forward", "forward": "backward"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transform:
-    """What sets one transform apart.
+    """Properties of a transform.
 
     Args:
-        halved: whether the output, or the input, holds only the half of a spectrum that its symmetry does not repeat.
+        halved: whether the output, or the input, holds only the non-redundant half of a symmetric spectrum.
         one, several: compute along one axis and along several: (array, length, axis, norm).
         formula: for the documentation.
     """
@@ -39,13 +39,13 @@ class Transform:
     formula: str
 
     def points(self, given: Dim, length: Dim) -> Dim:
-        """The points transformed along the last axis: those asked for, or as many as there are if given is -1."""
+        """Return the points transformed along the last axis: the given number, or all points if it is -1."""
         if given != -1 or length is None:
             return None if given == -1 else given
         return 2 * (length - 1) if self.halved == "input" else length
 
     def length(self, points: Dim) -> Dim:
-        """The length of the result along the last transformed axis."""
+        """Return the length of the result along the last transformed axis."""
         return points // 2 + 1 if self.halved == "output" and points is not None else points
 
 
@@ -76,7 +76,7 @@ _TRANSFORMS: Final[dict[str, Transform]] = {
 }
 
 _OTHERS: Final = {"fft": "fft", "ifft": "ifft", "rfft": "fft", "irfft": "ifft", "hfft": "fft", "ihfft": "ifft"}
-"""What is computed along all axes but the last."""
+"""Transform along all axes but the last."""
 
 
 class _Fourier(Layer):
@@ -96,11 +96,11 @@ class _Fourier(Layer):
 
     @property
     def begins_with_last(self) -> bool:
-        """Of several axes, whether the last is transformed first: its points are real then."""
+        """Return whether, of several axes, the last is transformed first, when its points are real."""
         return self._transform.halved == "output"
 
     def computes(self, is_last: bool) -> Callable[..., Any]:
-        """What computes along the last of the axes, (array, length, axis, norm), or along another of them."""
+        """Return the function (array, length, axis, norm) for the last of the axes, or for another of them."""
         return (self._transform if is_last else _TRANSFORMS[_OTHERS[self.name]]).one
 
     def _dtype(self, dtype: DType) -> DType:
@@ -115,7 +115,7 @@ class _Fourier(Layer):
 
 
 class OneAxis(_Fourier):
-    """A transform along one axis, cut or filled with zeros to n points first."""
+    """A transform along one axis, first truncated or zero-padded to n points."""
 
     n: tuple[Dim, ...] = ()
     dim: int = -1
@@ -135,7 +135,7 @@ class OneAxis(_Fourier):
         return np.asarray(self._transform.one(self._prepared(input, (axis,)), points, axis, self.norm))
 
     def along(self, shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The axis, and the points transformed along it, of an array of this shape."""
+        """Return the axis, and the points transformed along it, of an array of this shape."""
         axis = self._axis(shape)
         points = self._transform.points(self.n[0] if self.n and self.n[0] is not None else -1, shape[axis])
         return (axis,), sizes((points,))
@@ -147,7 +147,7 @@ class OneAxis(_Fourier):
 
 
 class SeveralAxes(_Fourier):
-    """A transform along several axes, each cut or filled with zeros to s points first; -1 leaves one as it is."""
+    """A transform along several axes, each first truncated or zero-padded to s points; -1 keeps its length."""
 
     s: tuple[Dim, ...] = ()
     dim: tuple[int, ...] = ()
@@ -166,12 +166,12 @@ class SeveralAxes(_Fourier):
         return np.asarray(self._transform.several(self._prepared(input, axes), points, axes, self.norm))
 
     def along(self, shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The axes, and the points transformed along each, of an array of this shape."""
+        """Return the axes, and the points transformed along each, of an array of this shape."""
         axes, points = self._points(shape)
         return axes, sizes(points)
 
     def _points(self, shape: Shape) -> tuple[tuple[int, ...], Shape]:
-        """The axes, and the points transformed along each."""
+        """Return the axes, and the points transformed along each."""
         rank = len(shape)
         if not rank:
             raise ShapeError("a 0-dim tensor cannot be transformed")
@@ -187,7 +187,7 @@ class SeveralAxes(_Fourier):
 
 
 def never_empty(x: Array, axes: Sequence[int]) -> Array:
-    """The same with a zero along axes that have no elements: numpy's irfft reads the first one whether it is there."""
+    """Return an array with a zero added along empty axes, as numpy's irfft always reads the first element."""
     short = [(0, 1 if axis in axes and not size else 0) for axis, size in enumerate(x.shape)]
     return np.pad(x, short) if any(more for _, more in short) else x
 

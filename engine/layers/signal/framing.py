@@ -1,4 +1,4 @@
-"""How a signal is cut into overlapping windowed frames, and put together from them."""
+"""Division of a signal into overlapping windowed frames, and its reconstruction."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Framing:
     Args:
         n_fft: points in a frame.
         hop: points from the start of a frame to that of the next.
-        window_length: points of the window, which stands in the middle of the frame.
-        center: whether the signal is lengthened by half a frame on both sides, so that frame i is around i * hop.
-        pad_mode: how it is lengthened: reflect, constant (zeros), replicate or circular.
+        window_length: points of the window, which is centred in the frame.
+        center: whether the signal is padded by half a frame on both sides, so that frame i is centred at i * hop.
+        pad_mode: reflect, constant (zeros), replicate or circular.
 
     Raises:
         ParameterError: lengths that are not positive or do not fit each other, or an unknown pad_mode.
@@ -42,7 +42,7 @@ class Framing:
     def __post_init__(self) -> None:
         if self.n_fft < 1 or self.hop < 1 or not 1 <= self.window_length <= self.n_fft:
             found = f"n_fft {self.n_fft}, hop_length {self.hop}, win_length {self.window_length}"
-            raise ParameterError("frames cannot be cut", found=found, expected="positive, window within the frame")
+            raise ParameterError("invalid frames", found=found, expected="positive, window within the frame")
         if self.pad_mode not in _PADDINGS:
             raise ParameterError("unknown pad_mode", found=self.pad_mode, expected=", ".join(_PADDINGS))
 
@@ -52,7 +52,7 @@ class Framing:
         return self.n_fft // 2 if self.center else 0
 
     def count(self, length: Dim) -> Dim:
-        """How many frames a signal has.
+        """Return the number of frames of a signal.
 
         Raises:
             ShapeError: for a signal too short for one, or for the reflection of its ends.
@@ -72,7 +72,7 @@ class Framing:
         check_shape(shape, (self.window_length,), "window does not fit")
 
     def window(self, given: Array | None, dtype: DType) -> Array:
-        """The window over a whole frame; ones where none is given.
+        """Return the window over a whole frame; ones if none is given.
 
         Raises:
             ShapeError: when it does not have window_length points.
@@ -83,16 +83,16 @@ class Framing:
         return np.pad(points, (left, self.n_fft - self.window_length - left))
 
     def cut(self, signals: Array, window: Array) -> Array:
-        """(batch, length) signals -> (batch, frames, n_fft), times the window."""
+        """Compute (batch, length) signals -> (batch, frames, n_fft), multiplied by the window."""
         self.count(signals.shape[-1])
         padded = np.pad(signals, ((0, 0), (self.margin, self.margin)), _PADDINGS[self.pad_mode])  # type: ignore[call-overload]
         frames = sliding(padded, (self.n_fft,), (-1,))[:, :: self.hop]
         return np.asarray(frames * window)
 
     def join(self, frames: Array, window: Array, length: int | None) -> Array:
-        """(batch, frames, n_fft) -> (batch, length) signals: overlapping frames added, divided by the windows' share.
+        """Compute (batch, frames, n_fft) -> (batch, length) by overlap-add, divided by the sum of squared windows.
 
-        Without length, all that is certain: the signal ends half a frame after the last frame's centre.
+        Without length the signal ends half a frame after the last frame's centre.
 
         Raises:
             ShapeError: when the windows leave a gap between the frames.
@@ -111,7 +111,7 @@ class Framing:
         return np.pad(signal, ((0, 0), (0, max(end - full, 0))))
 
     def added(self, frames: Array) -> Array:
-        """The frames laid over each other, hop points apart, and added."""
+        """Return the sum of the frames, overlapped at hop points."""
         batch, count, _ = frames.shape
         parts = -(-self.n_fft // self.hop)
         check_scratch((batch, count, parts, self.hop), frames.dtype, frames.nbytes, "the signal of all frames")

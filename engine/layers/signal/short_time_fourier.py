@@ -1,4 +1,4 @@
-"""Spectra of overlapping pieces of a signal, and the signal from them."""
+"""Short-time Fourier transforms: spectra of overlapping frames of a signal, and the inverse."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class _ShortTime(Layer):
         )
 
     def _check_real(self, is_half: bool, *operands: TensorSpec | None) -> None:
-        """Refuse complex numbers where the second half of a spectrum is left out, for it repeats the first."""
+        """Refuse complex numbers if only half of the symmetric spectrum is kept."""
         for each in operands:
             if is_half and each is not None and each.dtype.kind == "c":
                 raise ShapeError("a real signal and window are needed", found=dtype_name(each.dtype))
@@ -52,14 +52,14 @@ class _ShortTime(Layer):
         return self.n_fft // 2 + 1 if is_half else self.n_fft
 
     def _spectrum(self, signals: Array, window: Array | None, is_half: bool) -> Array:
-        """(batch, length) -> (batch, places, frames)."""
+        """Compute (batch, length) -> (batch, bins, frames)."""
         window_dtype = signals.dtype if window is None else np.promote_types(window.dtype, real_dtype(signals.dtype))
         frames = self.framing.cut(signals, self.framing.window(window, window_dtype))
         spectrum = np.fft.rfft(frames) if is_half else np.fft.fft(frames)
         return spectrum.swapaxes(-1, -2).astype(complex_dtype(signals.dtype), copy=False)
 
     def _signals(self, spectrum: Array, window: Array | None, is_real: bool, length: int | None) -> Array:
-        """(batch, places, frames) -> (batch, length); a real signal from the first half of the places."""
+        """Compute (batch, bins, frames) -> (batch, length); a real signal from the first half of the bins."""
         frames = spectrum.swapaxes(-1, -2)
         pieces = np.fft.irfft(frames[..., : self.n_fft // 2 + 1], self.n_fft) if is_real else np.fft.ifft(frames)
         return self.framing.join(pieces, self.framing.window(window, real_dtype(spectrum.dtype)), length)
@@ -153,14 +153,14 @@ class Istft(_ShortTime):
             )
 
 
-# Raw where a number follows from sizes.
+# Raw types occur if a number is computed from sizes.
 overload(
     "aten::istft", (Istft, "input n_fft hop_length win_length window center normalized onesided length return_complex")
 )
 
 
 class _Normalised(_ShortTime):
-    """Base of torchaudio's layers; ``normalized`` is a bool or says by what: window or frame_length."""
+    """Base of torchaudio's layers; ``normalized`` is a bool, window or frame_length."""
 
     pad: int = 0
     normalized: bool | str = False
@@ -181,7 +181,7 @@ class _Normalised(_ShortTime):
 
 @register("torchaudio.functional.spectrogram")
 class Spectrogram(_Normalised):
-    """|stft| ** power of a signal with pad zeros on both sides; the stft itself without power.
+    """|stft| ** power of a signal padded with zeros on both sides; the stft itself without power.
 
     Shapes:
         waveform (..., length), window (win_length) -> (..., n_fft//2 + 1 or n_fft, frames).
@@ -209,7 +209,7 @@ class Spectrogram(_Normalised):
 
 @register("torchaudio.functional.inverse_spectrogram")
 class InverseSpectrogram(_Normalised):
-    """The signal of a complex spectrogram; pad points are cut off both ends where length is given."""
+    """The signal of a complex spectrogram; pad points are removed at both ends if length is given."""
 
     length: int | None = None
 

@@ -40,13 +40,13 @@ class HannWindow(Layer):
 
 
 class HammingWindow(HannWindow):
-    """0.54 - 0.46 cos(2 pi i / n)"""
+    """0.54 - 0.46 cos(2 pi i / n)."""
 
     coefficients = (0.54, 0.46)
 
 
 class BlackmanWindow(HannWindow):
-    """0.42 - 0.5 cos(2 pi i / n) + 0.08 cos(4 pi i / n)"""
+    """0.42 - 0.5 cos(2 pi i / n) + 0.08 cos(4 pi i / n)."""
 
     coefficients = (0.42, 0.5, 0.08)
 
@@ -69,7 +69,7 @@ class FftFreq(Layer):
     def __post_init__(self) -> None:
         if self.n < 1 or self.d == 0:
             raise ParameterError(
-                "no such frequencies", found=f"n {self.n} and d {self.d}", expected="n >= 1 and d != 0"
+                "invalid frequencies", found=f"n {self.n} and d {self.d}", expected="n >= 1 and d != 0"
             )
 
     def infer(self) -> TensorSpec:

@@ -1,1 +1,1 @@
-"""Elements by their order: sorted, searched, counted."""
+"""Operators on the order of elements: sorting, searching, counting."""

@@ -1,4 +1,4 @@
-"""Values at a place in sorted order: median, mode and quantiles."""
+"""Values at a position in sorted order: median, mode and quantiles."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from engine.tensor import Array, Shape, TensorSpec, dtype_name, format_shape
 
 
 class _Chosen(Layer):
-    """Base of layers that choose one element along dim and name its place."""
+    """Base of layers that choose one element along dim and return its position."""
 
     dim: int = -1
     keepdim: bool = False
@@ -37,7 +37,7 @@ class _Chosen(Layer):
         return values.reshape(shape), places.reshape(shape)
 
     def _choose(self, rows: Array) -> Array:
-        """The place of the chosen element of every row."""
+        """Return the position of the chosen element of every row."""
         raise NotImplementedError
 
     def _shape(self, shape: Shape) -> Shape:
@@ -66,7 +66,7 @@ class NanMedian(_Chosen):
 
 @register("aten::mode")
 class Mode(_Chosen):
-    """The most frequent element, the smallest of several; the place is that of its last occurrence."""
+    """The most frequent element, the smallest of several; the position is that of its last occurrence."""
 
     def _choose(self, rows: Array) -> Array:
         places = sort_order(rows, rows.ndim - 1)
@@ -111,10 +111,10 @@ _POSITIONAL: Final = ("input", "q", "dim", "keepdim", "interpolation")
 @register("torch.quantile", "aten::quantile", positional=_POSITIONAL)
 @register("torch.nanquantile", "aten::nanquantile", positional=_POSITIONAL, presets={"ignores_nan": True})
 class Quantile(Layer):
-    """The value below which a share q of the elements lies; NaN where one is, unless those are ignored.
+    """The value below which a share q of the elements lies; NaN if an element is NaN, unless those are ignored.
 
     Shapes:
-        a vector q puts its own axis in front of the result.
+        a vector q adds a leading axis to the result.
     """
 
     dim: int | None = None
@@ -137,7 +137,9 @@ class Quantile(Layer):
         axis = 0 if self.dim is None else checked_axis(self.dim, input.ndim)
         rows = np.moveaxis(input.reshape(-1) if self.dim is None else np.atleast_1d(input), axis, -1)
         if rows.shape[-1] == 0 or not ((shares >= 0) & (shares <= 1)).all():
-            raise ShapeError("no such quantile", found=f"q {shares.tolist()} of {rows.shape[-1]} elements")
+            raise ShapeError(
+                "q is out of range or there are no elements", found=f"q {shares.tolist()} of {rows.shape[-1]} elements"
+            )
         return self._between(np.sort(rows, -1), shares).reshape(shape)  # type: ignore[arg-type]
 
     def _between(self, ordered: Array, shares: Array) -> Array:
@@ -162,6 +164,6 @@ class Quantile(Layer):
 
 
 def _pick(ordered: Array, places: Array) -> Array:
-    """Elements of every row at one place for each leading index."""
+    """Return elements of every row at one position for each leading index."""
     picked = [np.take_along_axis(ordered, place[..., None], -1)[..., 0] for place in places]
     return np.stack(picked) if picked else np.empty(places.shape, ordered.dtype)

@@ -1,4 +1,4 @@
-"""Places of values among others: in sorted rows, in classes, among the distinct ones."""
+"""Positions of values among others: in sorted rows, in intervals, among the distinct ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _INT32: Final = np.dtype(np.int32)
     positional=("sorted_sequence", "values", "out_int32", "right", "side", "sorter"),
 )
 class SearchSorted(Layer):
-    """How many elements of the sorted last axis come before each value; those equal to it too if right.
+    """The number of elements of the sorted last axis before each value; including equal ones if right.
 
     Shapes:
         sorted_sequence (n) and values of any shape, or both with the same dimensions but for the last.
@@ -57,7 +57,7 @@ def _check_rows(rows: Shape, values: Shape) -> None:
 def count_before(rows: Array, values: Array, is_right: bool) -> Array:
     """Count the elements of each sorted row that come before each of its values.
 
-    The halving is PyTorch's, so that rows that are not sorted, or hold NaN, give the same numbers as there.
+    The bisection is PyTorch's, so that unsorted rows, or rows with NaN, give the same numbers.
     """
     length = rows.shape[-1]
     low, high = np.zeros(values.shape, INT64), np.full(values.shape, length, INT64)
@@ -90,7 +90,7 @@ class Bucketize(Layer):
 
 @register("aten::bincount", positional=("input", "weights", "minlength"))
 class BinCount(Layer):
-    """How often each number below the largest, or minlength, occurs; the sum of their weights if given."""
+    """The count of each number below the largest, or minlength; the sum of their weights if given."""
 
     minlength: int = 0
 
@@ -101,7 +101,7 @@ class BinCount(Layer):
     def infer(self, input: TensorSpec, weights: TensorSpec | None = None) -> TensorSpec:
         if input.rank != 1:
             raise ShapeError("a vector is needed", found=format_shape(input.shape))
-        if weights is None or input.size == 0:  # PyTorch counts nothing in integers, whatever the weights are
+        if weights is None or input.size == 0:  # for empty input PyTorch returns integers, whatever the weights are
             return TensorSpec((None,), INT64)
         if weights.dtype.kind == "c":
             raise ShapeError("weights must be real", found=weights.dtype)
@@ -124,7 +124,7 @@ class BinCount(Layer):
 
 @register("aten::isin", positional=("elements", "test_elements", "assume_unique", "invert"))
 class IsIn(Layer):
-    """Whether an element is among others; whether it is not, if invert."""
+    """True for elements that are among others; negated if invert."""
 
     assume_unique: bool = False
     invert: bool = False
@@ -138,7 +138,7 @@ class IsIn(Layer):
 
 @register("aten::histc")
 class Histogram(Layer):
-    """How many elements lie in each of bins equal intervals from min to max; of all values, if both are equal."""
+    """The number of elements in each of ``bins`` equal intervals from min to max; of all values, if both are equal."""
 
     bins: int = 100
     min: float = 0
@@ -146,7 +146,7 @@ class Histogram(Layer):
 
     def __post_init__(self) -> None:
         if self.bins < 1 or not -np.inf < self.min <= self.max < np.inf:
-            raise ParameterError("no such bins", found=f"{self.bins} from {self.min} to {self.max}")
+            raise ParameterError("invalid bins", found=f"{self.bins} from {self.min} to {self.max}")
 
     def infer(self, input: TensorSpec) -> TensorSpec:
         if input.dtype.kind == "c":
@@ -158,9 +158,9 @@ class Histogram(Layer):
         low, high = self._range(input)
         with np.errstate(all="ignore"):
             edges = np.linspace(low, high, self.bins + 1).astype(np.result_type(input.dtype, np.float32))
-        # Bins narrower than numbers are apart, or a range wider than they reach, cannot be told apart by dividing.
+        # Division cannot separate bins narrower than the spacing of numbers, or a range that overflows.
         if not (np.isfinite(high - low) and (np.diff(edges) > 0).all()):
-            raise ShapeError("no such bins for these values", found=f"{self.bins} from {low} to {high}")
+            raise ShapeError("invalid bins for these values", found=f"{self.bins} from {low} to {high}")
         return cast(np.histogram(input, self.bins, (low, high))[0], input.dtype)
 
     def _range(self, input: Array) -> tuple[float, float]:
@@ -176,9 +176,9 @@ _NOTHING: Final = np.zeros(0, INT64)
 
 
 class _Distinct(Layer):
-    """Base of layers that give distinct elements, the place of every element among them, and how often each occurs.
+    """Base of layers that return distinct elements, the index of every element among them, and their counts.
 
-    The latter two are empty unless asked for.
+    The latter two are empty unless requested.
     """
 
     return_inverse: bool = False

@@ -17,7 +17,7 @@ from engine.tensor import Array, Dim, TensorSpec
 
 
 def sort_order(input: Array, axis: int, descending: bool = False) -> Array:
-    """The places of the elements along an axis in sorted order, equal ones as they come.
+    """Return the positions of the elements along an axis in sorted order, stable for equal ones.
 
     Raises:
         ShapeError: for complex numbers.
@@ -26,14 +26,14 @@ def sort_order(input: Array, axis: int, descending: bool = False) -> Array:
     wide = cast(input, working_dtype(input.dtype))
     if not descending:
         return np.argsort(wide, axis, stable=True)
-    # Sorted backwards and turned around, equal elements are back in their order.
+    # Sorting the reversed elements and reversing the result keeps equal elements in their order.
     backwards = np.argsort(np.flip(wide, axis), axis, stable=True)
     return np.flip(input.shape[axis] - 1 - backwards, axis)
 
 
 @register("torch.sort")
 class Sort(Layer):
-    """The elements in order along dim, and the places they came from."""
+    """The elements in order along dim, and their original positions."""
 
     dim: int = -1
     descending: bool = False
@@ -60,7 +60,7 @@ overload("aten::sort", (Sort, "input dim descending"), (Sort, "input stable dim 
 
 
 class ArgSort(Layer):
-    """The places of the elements in order along dim."""
+    """The positions of the elements in order along dim."""
 
     dim: int = -1
     descending: bool = False
@@ -94,7 +94,7 @@ class SortRows(Layer):
 
 @register("torch.topk", positional=("input", "k", "dim", "largest", "sorted"))
 class TopK(Layer):
-    """The k largest or smallest elements along dim, in order, and their places."""
+    """The k largest or smallest elements along dim, in order, and their positions."""
 
     k: tuple[Dim, ...]
     dim: int = -1
@@ -131,7 +131,7 @@ class TopK(Layer):
 
 @register("torch.kthvalue", "aten::kthvalue", positional=("input", "k", "dim", "keepdim"))
 class KthValue(Layer):
-    """The k-th smallest element along dim, counted from 1, and its place."""
+    """The k-th smallest element along dim, counted from 1, and its position."""
 
     k: int
     dim: int = -1

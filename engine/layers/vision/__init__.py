@@ -1,1 +1,1 @@
-"""Images resampled, and regions of them."""
+"""Resampling of images, and regions of images."""

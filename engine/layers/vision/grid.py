@@ -33,11 +33,11 @@ class GridSample(Layer):
     Shapes:
         input (N, C, H, W), grid (N, OH, OW, 2)  ->  (N, C, OH, OW), or with a depth each and 3 coordinates.
     Dtypes:
-        floating, both alike.
+        floating, both the same.
     Parameters:
         mode: bilinear (also for volumes), nearest (halves to even) or bicubic (images only); linear and cubic are
-            ONNX's words for the first and the last.
-        padding_mode: what is outside: zeros, border (the nearest element) or reflection.
+            ONNX's names of the first and the last.
+        padding_mode: values outside: zeros, border (the nearest element) or reflection.
     Raises:
         ShapeError: when input and grid do not fit.
     Source:
@@ -81,7 +81,7 @@ class GridSample(Layer):
         return sample_nearest(x, bounded) if self.mode == "nearest" else sample_linear(x, bounded)
 
     def _position(self, coordinate: Array, size: int) -> Array:
-        """From [-1, 1] to elements."""
+        """Convert from [-1, 1] to element positions."""
         if self.align_corners:
             return (coordinate + 1) / 2 * (size - 1)
         return ((coordinate + 1) * size - 1) / 2
@@ -95,7 +95,7 @@ class GridSample(Layer):
         return inside
 
     def _reflected(self, position: Array, size: int) -> Array:
-        """Reflected at the centres of the first and last elements (align_corners), or at their outer edges."""
+        """Reflect positions at the centres of the first and last elements (align_corners), or at their outer edges."""
         low, span = (0.0, size - 1) if self.align_corners else (-0.5, size)
         if span == 0:
             return np.zeros_like(position)
@@ -145,7 +145,7 @@ class AffineGrid(Layer):
         return cast(grid.reshape(len(theta), *sizes, len(sizes)), theta.dtype)
 
     def coordinates(self, size: int, dtype: DType) -> Array:
-        """Of the elements of an axis, in [-1, 1]."""
+        """Return the coordinates of an axis's elements in [-1, 1]."""
         if size < 2:
             return np.zeros(size, dtype)
         ends = np.linspace(-1, 1, size, dtype=dtype)
@@ -153,8 +153,10 @@ class AffineGrid(Layer):
 
 
 def check_same_dtype(spec: TensorSpec, other: TensorSpec, name: str) -> None:
-    """Raises:
-    ShapeError: when another operand's dtype is not the input's.
+    """Refuse an operand whose dtype is not the input's.
+
+    Raises:
+        ShapeError: naming both dtypes.
     """
     if other.dtype != spec.dtype:
         raise ShapeError(

@@ -1,4 +1,4 @@
-"""Images made larger or smaller."""
+"""Resizing of images by interpolation."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from engine.tensor import Array, Dim, DType, Shape, TensorSpec, dtype_name, form
 _RANKS: Final = {"linear": (3,), "bilinear": (4,), "bicubic": (4,), "trilinear": (5,)}
 LEAST, MOST = 1e-30, 1e30
 _EXACT: Final = 2**12
-"""Fractions of such numbers are told from what float64 has for them, whatever size they are multiplied by."""
+"""Fractions of numbers up to this are recovered from their float64 values, whatever size they are multiplied by."""
 _UINT8: Final = np.dtype(np.uint8)
 
 
@@ -47,8 +47,8 @@ class Interpolate(Layer):
     Parameters:
         size: one number an axis, or one for all; else floor(L * scale_factor) each.
         mode: nearest, nearest-exact, linear (3 dimensions), bilinear, bicubic (4) or trilinear (5).
-        align_corners: let the corner elements meet; else the corners of the corner elements do.
-        recompute_scale_factor: take the scale from the sizes, not from scale_factor.
+        align_corners: align the centres of the corner elements, else their outer corners.
+        recompute_scale_factor: derive the scale from the sizes, not from scale_factor.
     Shapes:
         input (N, C, *S)  ->  (N, C, *size)
     Dtypes:
@@ -100,7 +100,7 @@ class Interpolate(Layer):
         return wanted
 
     def _spatial(self, shape: Shape) -> Shape:
-        """The sizes of the spatial axes; ONNX's Resize comes with those of all axes, or with their factors."""
+        """Return the sizes of the spatial axes; ONNX's Resize has those of all axes, or their factors."""
         if len(self.size) != len(shape):
             return self.size
         noted = self.annotations.inputs[1] if len(self.annotations.inputs) == 2 else None
@@ -130,7 +130,7 @@ class Interpolate(Layer):
         return cast(x, input.dtype)
 
     def taps(self, shape: Sequence[int], own: DType, sizes: Shape) -> list[tuple[int, Taps]]:
-        """Return (axis, what its new elements are made of) of each spatial axis.
+        """Return each spatial axis with the taps of its new elements.
 
         Args:
             shape, own: of the input, and its dtype.
@@ -151,7 +151,7 @@ class Interpolate(Layer):
         """Return the factor of each spatial axis, None where the sizes decide. Sizes may be symbolic.
 
         Args:
-            shape, own, sizes: as ``taps`` takes them.
+            shape, own, sizes: as for ``taps``.
         """
         counts = [count or 0 for count in sizes]
         found: list[float | None] = []
@@ -163,7 +163,7 @@ class Interpolate(Layer):
         return found
 
     def _goes_by_size(self, size: int, own: DType, axis: int, counts: Sequence[int]) -> bool:
-        """Whether PyTorch ignores a scale that does not quite fit the sizes: 1.1 from 4 to 4."""
+        """Return whether PyTorch ignores a scale that does not exactly fit the sizes: 1.1 from 4 to 4."""
         count = counts[axis - 2]
         if self.mode == "nearest":  # in its kernel for small images only
             return len(counts) == 2 and sum(counts) <= 128 and count in (size, 2 * size)
@@ -172,19 +172,19 @@ class Interpolate(Layer):
         return count == size and not is_scaled
 
     def scales(self, rank: int) -> list[float | None]:
-        """The factor of each axis, None where the sizes decide."""
+        """Return the factor of each axis, None if the sizes decide."""
         if self.size or self.recompute_scale_factor:
             return [None] * rank
         return list(self._factors(rank))
 
     def flops(self, output: TensorSpec, *operands: object) -> int:
-        """A multiplication and an addition for each tap of each axis; none where elements are only picked."""
+        """Return two operations for each tap of each axis; none if elements are only selected."""
         taps = {"linear": 2, "bilinear": 2, "trilinear": 2, "bicubic": 4}.get(self.mode, 0)
         return 2 * taps * (output.rank - 2) * (output.size or 0)
 
 
 class Antialiased(Interpolate):
-    """Interpolation with a kernel as wide as the new elements are apart; bilinear or bicubic (a = -0.5).
+    """Interpolation with a kernel as wide as the distance of new elements; bilinear or bicubic (a = -0.5).
 
     Source:
         torch.nn.functional.interpolate with antialias=True.
@@ -197,13 +197,13 @@ class Antialiased(Interpolate):
     scale_w: float | None = None
 
     def scales(self, rank: int) -> list[float | None]:
-        """The factor of each axis, None where the sizes decide."""
+        """Return the factor of each axis, None if the sizes decide."""
         given = [None if factor is None else as_written(factor) for factor in (self.scale_h, self.scale_w)]
         return given if self.size else super().scales(rank)
 
 
 class AntialiasedBicubic(Antialiased):
-    """Bicubic interpolation (a = -0.5) with a kernel as wide as the new elements are apart."""
+    """Bicubic interpolation (a = -0.5) with a kernel as wide as the distance of new elements."""
 
     mode: str = "bicubic"
 
@@ -221,7 +221,7 @@ overload(
 
 
 class NearestExact(Interpolate):
-    """The element that is nearest to the middle of the new one."""
+    """The element nearest to the middle of the new one."""
 
     mode: str = "nearest-exact"
     scale_d: float | None = None
@@ -229,7 +229,7 @@ class NearestExact(Interpolate):
     scale_w: float | None = None
 
     def scales(self, rank: int) -> list[float | None]:
-        """The factor of each axis, None where the sizes decide."""
+        """Return the factor of each axis, None if the sizes decide."""
         given = [None if each is None else as_written(each) for each in (self.scale_d, self.scale_h, self.scale_w)]
         return given[-rank:] if self.size else super().scales(rank)
 
@@ -248,21 +248,21 @@ overload(
 
 
 def as_written(scale: float) -> float:
-    """A factor before the converter rounded it to float32: a simple fraction if that is what it rounds from.
+    """Return a factor before the converter rounded it to float32: a simple fraction if it rounds to it.
 
-    Without it 0.7 * 10 would be 6.9999998, and a pixel would be lost.
+    Otherwise 0.7 * 10 would be 6.9999998, and a pixel would be lost.
     """
-    if not LEAST < scale < MOST:  # no fraction of small numbers, and no float32
+    if not LEAST < scale < MOST:  # neither a fraction of small numbers nor a float32
         return scale
     simple = float(Fraction(scale).limit_denominator(1000))
     return simple if np.float32(simple) == np.float32(scale) else scale
 
 
 def _rounds_down_alike(exact: Fraction, factor: float) -> bool:
-    """Return whether ``floor(size * factor)`` in float64 is ``floor(size * exact)`` for every size there is memory for.
+    """Return whether ``floor(size * factor)`` in float64 is ``floor(size * exact)`` for all sizes that fit in memory.
 
-    Between whole numbers there is more room than an error takes. A whole product has to be met, or exceeded: a float
-    that is at most half a unit of its last place too small is rounded to it.
+    Between whole numbers rounding errors do not matter. A whole product must be reached or exceeded: a float that is at
+    most half a unit in the last place too small is rounded to it.
     """
     is_simple = exact.numerator <= _EXACT and float(exact) == factor
     return is_simple and (Fraction(factor) - exact) / exact >= -Fraction(1, 2**54)

@@ -21,14 +21,14 @@ from engine.tensor import Array, TensorSpec, format_shape
     renamed={"arg_0": "dets", "arg_1": "scores", "arg_2": "iou_threshold"},
 )
 class NonMaximumSuppression(Layer):
-    """Indices of the boxes that stay, best first: a box goes if a better one that stays overlaps it too much.
+    """Indices of the kept boxes, best first: a box is dropped if a better kept one overlaps it too much.
 
     Shapes:
         dets (R, 4) of (x1, y1, x2, y2), scores (R,)  ->  (K,)
     Dtypes:
-        floating, both alike; indices are int64. Equal scores keep their order.
+        floating, both the same; indices are int64. Equal scores keep their order.
     Raises:
-        ShapeError: when there is not one score a box.
+        ShapeError: when the numbers of scores and boxes differ.
     Source:
         torchvision.ops.nms; torchvision/csrc/ops/cpu/nms_kernel.cpp.
     """
@@ -44,7 +44,9 @@ class NonMaximumSuppression(Layer):
             raise ShapeError("dets are not rows of 4", found=format_shape(boxes.shape), expected="[?, 4]")
         if values.rank != 1 or not may_equal(values.shape[0], boxes.shape[0]):
             expected = format_shape(boxes.shape[:1])
-            raise ShapeError("there is not one score a box", found=format_shape(values.shape), expected=expected)
+            raise ShapeError(
+                "the numbers of scores and boxes differ", found=format_shape(values.shape), expected=expected
+            )
         return TensorSpec((None,), np.dtype(np.int64))
 
     def forward(self, dets: Array, scores: Array) -> Array:
@@ -65,7 +67,7 @@ class NonMaximumSuppression(Layer):
 
 
 def _intersections(box: Array, others: Array) -> Array:
-    """The area a box shares with each of some others."""
+    """Return the areas of the intersections of a box with others."""
     extents = np.minimum(box[2:], others[:, 2:]) - np.maximum(box[:2], others[:, :2])
     areas: Array = np.maximum(extents, 0).prod(axis=1)
     return areas

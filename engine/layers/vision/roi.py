@@ -1,4 +1,4 @@
-"""Regions of interest, cut out at a fixed size."""
+"""Regions of interest, resampled to a fixed size."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from engine.stopping import wanted
 from engine.tensor import Array, TensorSpec, format_shape
 
 MOST_SAMPLES = 256
-"""On an axis of a bin, which is a numpy expression each."""
+"""Most samples on an axis of a bin; each is a numpy expression."""
 _ARGUMENTS = ("input", "rois", "spatial_scale", "output_height", "output_width", "sampling_ratio", "aligned")
 
 
@@ -35,14 +35,14 @@ class RoIAlign(Layer):
     Shapes:
         input (N, C, H, W), rois (R, 5) of (batch, x1, y1, x2, y2)  ->  (R, C, *output_size)
     Dtypes:
-        floating, both alike.
+        floating, both the same.
     Parameters:
         output_size: height and width, or one for both; output_height and output_width in the custom operator.
         spatial_scale: from the rois' coordinates to the input's.
         sampling_ratio: samples a bin and axis; when not positive, ceil(roi size / output size) of each region.
         aligned: shift by half an element, so that coordinates refer to elements' centres.
     Raises:
-        ShapeError: when rois are not rows of 5, or name an image outside the batch.
+        ShapeError: when rois are not rows of 5, or an image index is out of range.
     Source:
         torchvision.ops.roi_align; torchvision/csrc/ops/cpu/roi_align_kernel.cpp.
     """
@@ -67,7 +67,7 @@ class RoIAlign(Layer):
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """Bins of a region: rows and columns."""
+        """Number of bins of a region: rows and columns."""
         rows, cols = spread(self.output_size or (self.output_height, self.output_width), 2, "output_size")
         return rows, cols
 
@@ -89,13 +89,15 @@ class RoIAlign(Layer):
             images = _batch_indices(regions, len(image))
             starts, bins = self._bins(regions)
             samples = self._samples(bins)
-            for count in wanted(np.unique(samples, axis=0)):  # regions that take the same number of samples go together
+            for count in wanted(
+                np.unique(samples, axis=0)
+            ):  # regions with the same number of samples are processed together
                 some = np.flatnonzero((samples == count).all(axis=1))
                 result[some] = _means(image, images[some], starts[some], bins[some], self.sizes, count)
         return cast(result, input.dtype)
 
     def _bins(self, rois: Array) -> tuple[Array, Array]:
-        """(R, 2) of (y, x): where each region starts, and the size of its bins."""
+        """Return the start of each region and the size of its bins, (R, 2) of (y, x) each."""
         scale, offset = rois.dtype.type(self.spatial_scale), rois.dtype.type(0.5 if self.aligned else 0)
         starts = rois[:, [2, 1]] * scale - offset
         extents = rois[:, [4, 3]] * scale - offset - starts
@@ -104,17 +106,17 @@ class RoIAlign(Layer):
         return starts, extents / np.array(self.sizes, rois.dtype)
 
     def _samples(self, bins: Array) -> Array:
-        """(R, 2): the number of samples in a bin on each axis."""
+        """Return the number of samples in a bin on each axis, (R, 2)."""
         if self.sampling_ratio > 0:
             return np.full(bins.shape, self.sampling_ratio)
         samples = np.maximum(np.ceil(bins), 0)
-        if not (samples.prod(axis=-1) <= MOST_SAMPLES**2).all():  # of regions that are not finite neither
+        if not (samples.prod(axis=-1) <= MOST_SAMPLES**2).all():  # also refuses regions that are not finite
             found = f"up to {samples.max(initial=0):g} on an axis"
-            raise ShapeError("a roi takes too many samples", found=found, expected=f"at most {MOST_SAMPLES**2:,} a bin")
+            raise ShapeError("a roi needs too many samples", found=found, expected=f"at most {MOST_SAMPLES**2:,} a bin")
         return samples.astype(np.int64)
 
     def flops(self, output: TensorSpec, *operands: object) -> int:
-        """Four multiplications and additions for each sample of each bin."""
+        """Return the operations of four multiplications and additions for each sample of each bin."""
         return 8 * max(self.sampling_ratio, 1) ** 2 * (output.size or 0)
 
 
@@ -122,12 +124,12 @@ def _batch_indices(rois: Array, n: int) -> Array:
     images = rois[:, 0].astype(np.int64)
     if len(images) and not 0 <= images.min() <= images.max() < n:
         found = f"images {images.min()} to {images.max()}"
-        raise ShapeError("a roi lies outside the batch", found=found, expected=f"0 to {n - 1}")
+        raise ShapeError("the image index of a roi is out of range", found=found, expected=f"0 to {n - 1}")
     return images
 
 
 def _means(image: Array, images: Array, starts: Array, bins: Array, sizes: tuple[int, int], samples: Array) -> Array:
-    """The bins of regions that take the same number of samples.  -> (R, C, *sizes)"""
+    """Return the bins (R, C, *sizes) of regions with the same number of samples."""
     total = np.zeros((len(images), image.shape[1], *sizes), image.dtype)
     for down, right in wanted(np.ndindex(*samples)):
         rows = _positions(starts[:, 0], bins[:, 0], sizes[0], (down + 0.5) / samples[0])
@@ -138,14 +140,14 @@ def _means(image: Array, images: Array, starts: Array, bins: Array, sizes: tuple
 
 
 def _positions(start: Array, bin_size: Array, bins: int, fraction: float) -> Array:
-    """(R, bins): a fraction into every bin of an axis."""
+    """Return the positions (R, bins) at a fraction of every bin of an axis."""
     steps = np.arange(bins, dtype=start.dtype) + start.dtype.type(fraction)
     positions: Array = start[:, None] + steps * bin_size[:, None]
     return positions
 
 
 def _bilinear(image: Array, images: Array, rows: Array, cols: Array) -> Array:
-    """Values at the crossings of rows (R, PH) and columns (R, PW) of some images.  -> (R, C, PH, PW)"""
+    """Return the values (R, C, PH, PW) at the crossings of rows (R, PH) and columns (R, PW) of some images."""
     (top, bottom, down, has_row), (left, right, along, has_col) = (
         _neighbours(positions, size) for positions, size in zip((rows, cols), image.shape[2:], strict=True)
     )
@@ -162,7 +164,7 @@ def _bilinear(image: Array, images: Array, rows: Array, cols: Array) -> Array:
 
 
 def _neighbours(position: Array, size: int) -> tuple[Array, Array, Array, Array]:
-    """The element before, the one after, how far between them, and whether the position counts: up to one outside."""
+    """Return the elements before and after, the fraction, and whether the position counts: up to one outside."""
     counts = (position >= -1) & (position <= size)
     inside = np.clip(np.where(counts, position, 0), 0, size - 1)
     before = inside.astype(np.int64)

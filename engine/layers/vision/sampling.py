@@ -15,16 +15,16 @@ from engine.layers.vision.taps import keys_kernel
 from engine.tensor import Array
 
 Bound = Callable[[Array, int], Array]
-"""Moves positions on an axis of a size back onto it."""
+"""Function that moves positions on an axis of a size back onto it."""
 
 
 def sample_nearest(x: Array, positions: Sequence[Array]) -> Array:
-    """The nearest elements, halves to the even one; 0 outside.  -> (N, C, *P)"""
+    """Return the nearest elements (N, C, *P), halves to the even one; 0 outside."""
     return _channels_second(Elements(x).at([np.rint(position) for position in positions]))
 
 
 def sample_linear(x: Array, positions: Sequence[Array]) -> Array:
-    """Between the two neighbours on each axis; 0 outside.  -> (N, C, *P)"""
+    """Interpolate between the two neighbours on each axis, 0 outside; return (N, C, *P)."""
     elements, lower = Elements(x), [np.floor(position) for position in positions]
     upper_weight = [position - floor for position, floor in zip(positions, lower, strict=True)]
     total: Array | None = None
@@ -37,7 +37,7 @@ def sample_linear(x: Array, positions: Sequence[Array]) -> Array:
 
 
 def sample_cubic(x: Array, positions: Sequence[Array], bound: Bound) -> Array:
-    """Between four neighbours on each axis, with Keys' kernel of a = -0.75; each tap is bounded.  -> (N, C, *P)"""
+    """Interpolate between four neighbours on each axis, Keys' kernel of a = -0.75, bounded taps; return (N, C, *P)."""
     elements, lower = Elements(x), [np.floor(position) for position in positions]
     total = np.zeros((*positions[0].shape, x.shape[1]), x.dtype)
     for taps in product(range(-1, 3), repeat=len(positions)):
@@ -49,21 +49,21 @@ def sample_cubic(x: Array, positions: Sequence[Array], bound: Bound) -> Array:
 
 
 class Elements:
-    """The elements of images by their positions; channels lie together, so that one look-up finds all of a place.
+    """Elements of images by their positions; channels are contiguous, so that one look-up reads all of a position.
 
     Args:
-        x: (N, C, *S)
+        x: (N, C, *S).
     """
 
     def __init__(self, x: Array) -> None:
         n, channels, *self._sizes = x.shape
         self._count = math.prod(self._sizes)
-        rows = np.zeros((n, self._count + 1, channels), x.dtype)  # the last one is the outside
+        rows = np.zeros((n, self._count + 1, channels), x.dtype)  # the last row is for positions outside
         rows[:, :-1] = x.reshape(n, channels, self._count).swapaxes(1, 2)
         self._rows = rows.reshape(-1, channels)
 
     def at(self, places: Sequence[Array]) -> Array:
-        """Elements at whole positions, 0 outside the image (and where a position is NaN).  -> (N, *P, C)"""
+        """Return the elements (N, *P, C) at whole positions, 0 outside the image and where a position is NaN."""
         inside = np.ones(places[0].shape, np.bool_)
         index = np.zeros(places[0].shape, np.int64)
         for place, size in zip(places, self._sizes, strict=True):

@@ -80,7 +80,7 @@ class PixelUnshuffle(Rearrangement):
 
 @register("nn.ChannelShuffle", "F.channel_shuffle", "aten::channel_shuffle", positional=("input", "groups"))
 class ChannelShuffle(Rearrangement):
-    """Channels dealt out like cards: y[:, k*groups + g] = x[:, g*C/groups + k].
+    """Channels interleaved by groups: y[:, k*groups + g] = x[:, g*C/groups + k].
 
     Shapes:
         input (N, C, *S)  ->  the same
@@ -121,10 +121,10 @@ def _image(input: Operand) -> TensorSpec:
 
 
 def divided(size: Dim, divisor: int, name: str) -> Dim:
-    """A size divided into as many parts.
+    """Return a size divided by a number.
 
     Raises:
-        ShapeError: there is a rest.
+        ShapeError: there is a remainder.
     """
     if size is None:
         return None

@@ -1,6 +1,6 @@
-"""Interpolation along one axis: which elements each new element is made of, and with which weights.
+"""Interpolation along one axis: the source elements of each new element (taps) and their weights.
 
-Coordinates are computed in float32 (in float64 for float64 inputs), as PyTorch computes them: another precision picks
+Coordinates are computed in float32 (in float64 for float64 inputs), like in PyTorch: another precision would select
 other elements. ``step`` is the distance of two new elements on the old axis.
 
 Source: aten/src/ATen/native/UpSample.h and native/cpu/UpSampleKernel.cpp.
@@ -22,12 +22,12 @@ from engine.tensor import Array, DType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taps:
-    """What each new element is made of.
+    """Source elements of each new element.
 
     Args:
         indices: (taps, new size) elements of the old axis.
-        weights: (taps, new size), None where the one tap is taken as it is.
-        used: (taps, new size), where some elements have fewer taps than others.
+        weights: (taps, new size), None if the only tap is copied.
+        used: (taps, new size), if some elements have fewer taps than others.
     """
 
     indices: Array
@@ -36,7 +36,7 @@ class Taps:
 
 
 def interpolate_axis(x: Array, axis: int, taps: Taps) -> Array:
-    """``x`` with an axis made anew."""
+    """Return ``x`` with an axis interpolated."""
     if taps.weights is None:
         picked: Array = x.take(taps.indices[0], axis)
         return picked
@@ -51,7 +51,7 @@ def interpolate_axis(x: Array, axis: int, taps: Taps) -> Array:
 
 
 def interpolate_axis_uint8(x: Array, axis: int, taps: Taps) -> Array:
-    """The same for uint8, in the whole numbers PyTorch uses: weights of 16 bits, every axis rounded."""
+    """Interpolate uint8 in PyTorch's integer arithmetic: weights of 16 bits, every axis rounded."""
     if taps.weights is None:
         return interpolate_axis(x, axis, taps)
     weights = _merged(taps.indices, taps.weights)
@@ -64,7 +64,7 @@ def interpolate_axis_uint8(x: Array, axis: int, taps: Taps) -> Array:
 
 
 def _merged(indices: Array, weights: Array) -> Array:
-    """Weights with those of equal neighbouring indices, taps clamped to the border, put on one of them."""
+    """Return weights with those of equal neighbouring indices, taps clamped to the border, summed on one of them."""
     weights = weights.copy()
     for tap in range(len(weights) - 1):
         same = indices[tap] == indices[tap + 1]
@@ -74,7 +74,7 @@ def _merged(indices: Array, weights: Array) -> Array:
 
 
 def find_step(size: int, count: int, scale: float | None, align_corners: bool, dtype: DType) -> Array:
-    """The step that lets the first and last elements meet (align_corners), or is given, or follows from the sizes."""
+    """Return the step that aligns the first and last elements (align_corners), else the given or implied one."""
     if align_corners:
         return _number(size - 1, dtype) / _number(count - 1, dtype) if count > 1 else _number(0, dtype)
     if scale is not None:
@@ -87,17 +87,17 @@ def _number(value: float, dtype: DType) -> Array:
 
 
 def nearest(size: int, count: int, step: Array, align_corners: bool = False) -> Taps:
-    """Element floor(i*step)."""
+    """Select element floor(i*step)."""
     return Taps(indices=_floor(np.arange(count, dtype=step.dtype) * step, size)[None])
 
 
 def nearest_exact(size: int, count: int, step: Array, align_corners: bool = False) -> Taps:
-    """Element floor((i + 0.5)*step)."""
+    """Select element floor((i + 0.5)*step)."""
     return Taps(indices=_floor((np.arange(count, dtype=step.dtype) + step.dtype.type(0.5)) * step, size)[None])
 
 
 def linear(size: int, count: int, step: Array, align_corners: bool) -> Taps:
-    """Between the two neighbours."""
+    """Interpolate between the two neighbours."""
     position = np.maximum(_positions(count, step, align_corners), step.dtype.type(0))
     lower = _floor(position, size)
     fraction = np.clip(position - lower.astype(step.dtype), 0, 1)
@@ -105,7 +105,7 @@ def linear(size: int, count: int, step: Array, align_corners: bool) -> Taps:
 
 
 def cubic(size: int, count: int, step: Array, align_corners: bool) -> Taps:
-    """Between four neighbours, with Keys' kernel of a = -0.75; taps outside are those on the border."""
+    """Interpolate between four neighbours, by Keys' kernel of a = -0.75; taps outside are clamped to the border."""
     position = _positions(count, step, align_corners)
     lower = np.minimum(np.floor(position).astype(np.int64), size - 1)
     fraction = np.clip(position - lower.astype(step.dtype), 0, 1)
@@ -115,12 +115,12 @@ def cubic(size: int, count: int, step: Array, align_corners: bool) -> Taps:
 
 
 def antialiased_linear(size: int, count: int, step: Array, align_corners: bool) -> Taps:
-    """A triangle as wide as the new elements are apart."""
+    """Interpolate by a triangle as wide as the distance of new elements."""
     return _antialiased(size, count, step, triangle_kernel, 1)
 
 
 def antialiased_cubic(size: int, count: int, step: Array, align_corners: bool) -> Taps:
-    """Keys' kernel of a = -0.5, stretched to the distance of the new elements."""
+    """Interpolate by Keys' kernel of a = -0.5, stretched to the distance of new elements."""
     return _antialiased(size, count, step, lambda x: keys_kernel(x, -0.5), 2)
 
 
@@ -133,7 +133,7 @@ def _antialiased(size: int, count: int, step: Array, kernel: Callable[[Array], A
     length = np.minimum((center + support + half).astype(np.int64), size) - first
     length = np.clip(length, 0, 2 * math.ceil(support) + 1)
     if not length.any():
-        raise ShapeError("no new element is near an old one", found=f"a distance of {step}")
+        raise ShapeError("the new elements have no source elements", found=f"a distance of {step}")
     tap = np.arange(int(length.max()))[:, None]
     used = tap < length
     places = (tap + first).astype(step.dtype)
@@ -144,12 +144,12 @@ def _antialiased(size: int, count: int, step: Array, kernel: Callable[[Array], A
 
 
 def triangle_kernel(x: Array) -> Array:
-    """1 - |x| where that is positive."""
+    """Compute 1 - |x| where that is positive, else 0."""
     return np.asarray(np.maximum(1 - np.abs(x), 0))
 
 
 def keys_kernel(x: Array, a: float) -> Array:
-    """Keys' cubic convolution kernel.
+    """Compute Keys' cubic convolution kernel.
 
     (a + 2)|x|^3 - (a + 3)|x|^2 + 1 for |x| <= 1, a|x|^3 - 5a|x|^2 + 8a|x| - 4a for |x| < 2, else 0; NaN for NaN.
     """

@@ -60,7 +60,7 @@ class Rewriter:
             self._annotations[operand] = spec
 
     def only_consumer(self, operand: RuntimeOperand) -> RuntimeOperator | None:
-        """Return the only consumer as only_consumer() does; None if the operand got further users from this pass."""
+        """Return the only consumer of an operand; None if this pass has given it further ones."""
         return None if operand.name in self._standing_in else only_consumer(operand)
 
     def stand_in(self, operand: RuntimeOperand, instead: RuntimeOperand) -> bool:

@@ -82,7 +82,7 @@ def show_in_square(name: str, f: Real, remainder: Real, low: float, high: float,
 
 
 def erf_exponent(x: np.ndarray) -> np.ndarray:
-    """-log(erfc(x)) / x"""
+    """Return -log(erfc(x)) / x."""
     return np.asarray(-np.log(erfc(x.astype(float))) / x.astype(float), np.longdouble)
 
 
@@ -112,7 +112,7 @@ def normal_fit(bound: float, degree: int = 5) -> tuple[np.ndarray, np.ndarray]:
 
 
 def rational(upper: np.ndarray, lower: np.ndarray, x: np.ndarray, fused: bool) -> np.ndarray:
-    """x P / Q as kernels compute it, with and without a fused multiply-add."""
+    """Return x P / Q as kernels compute it, with and without a fused multiply-add."""
     z = x * x
 
     def horner(coefficients: np.ndarray) -> np.ndarray:

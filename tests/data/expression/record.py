@@ -79,8 +79,11 @@ Case = tuple[str, list[str], torch.Tensor | None]
 
 
 def operands() -> Operands:
-    """Per dtype: x and y (vectors), a (column) and b (row) for every pair, d (a row without zeros), v (three
-    plain values as a column), s, t and h (0-dim)."""
+    """Return operands of each dtype.
+
+    They are x and y (vectors), a (column) and b (row) for every pair, d (a row without zeros), v (three plain values as
+    a column), s, t and h (0-dim).
+    """
     torch.manual_seed(0)
     made: Operands = {}
     for code in FLOATS:

@@ -1,4 +1,4 @@
-"""Samples of distances and similarities. (torch.norm is among the reductions.)"""
+"""Samples of distances and similarities; torch.norm is among the reductions."""
 
 from __future__ import annotations
 

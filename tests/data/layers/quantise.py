@@ -36,7 +36,7 @@ def with_weight(module: nn.Module, weight: Tensor, zero_points: Tensor | None = 
 
 
 def parts(name: str, module: nn.Module) -> dict[str, np.ndarray]:
-    """What the archive holds of a quantised module."""
+    """Return the archive's arrays of a quantised module."""
     weight = module.weight()
     return {
         f"{name}.bias": module.bias().detach().numpy(),

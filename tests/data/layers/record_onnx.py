@@ -109,7 +109,7 @@ def prepared(case: Case, standard: dict[str, Any]) -> tuple[onnx.ModelProto, lis
 
 
 def converted(model: onnx.ModelProto) -> tuple[bytes, bytes]:
-    """What pnnx makes of a model; it may crash after writing the pair, so its exit status says nothing."""
+    """Return pnnx's conversion of a model; it may crash after writing the pair, so its exit status is ignored."""
     with tempfile.TemporaryDirectory() as folder:
         onnx.save(model, f"{folder}/model.onnx")
         command = [str(Path(pnnx.__file__).parent / "pnnx"), "model.onnx"]

@@ -1,4 +1,4 @@
-"""What the networks share: seeded weights, batch-norm statistics as training leaves them, a sample at two batch sizes."""
+"""Common parts of the networks: seeded weights, batch-norm statistics like in training, samples at two batch sizes."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def net() -> RuntimeGraph:
 
 
 def right(**wrong: np.ndarray) -> dict[str, np.ndarray]:
-    """What the net computes for X, with some values replaced."""
+    """Return the net's values for X, with some replaced."""
     relu = np.maximum(X, 0)
     recorded = {"in_0": X, "1": relu, "2": relu + 1, "3": 2 * relu + 2, "4": 2 * relu - 1, "out_0": 2 * relu - 1}
     return {**recorded, **{key.removeprefix("_"): value for key, value in wrong.items()}}

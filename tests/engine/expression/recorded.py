@@ -72,7 +72,7 @@ def _cases() -> Iterator[Case]:
 
 
 def disagreements(group: str) -> list[str]:
-    """What the engine answers differently, one line a case."""
+    """Return the engine's wrong results, one line a case."""
     return [f"{case}: {problem}" for case in groups()[group] if (problem := _problem(case))]
 
 
@@ -103,7 +103,7 @@ def _wrong(value: Array, answer: Array, *, signed: bool) -> Array:
 
 
 def false_announcements(group: str) -> list[str]:
-    """What infer() says that evaluate() does not do, one line a case."""
+    """Return contradictions of infer() and evaluate(), one line a case."""
     return [f"{case}: {problem}" for case in groups()[group] if (problem := _contradiction(case))]
 
 

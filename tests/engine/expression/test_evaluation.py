@@ -80,7 +80,7 @@ BY_ZERO = object()
 
 
 def outcome(run: Callable[..., object], tree: Node, given: list[Any]) -> object:
-    """What a run returns, or the class of what it raises."""
+    """Return the result of a run, or the class of its exception."""
     try:
         return run(tree, given)
     except EngineError as error:

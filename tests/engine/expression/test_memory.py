@@ -1,4 +1,4 @@
-"""What evaluating an expression holds at once does not grow with its length."""
+"""Memory of evaluating an expression, which does not grow with its length."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _one_by_one(node: Node, operands: list[object]) -> object:
 
 
 def _comparable(value: object) -> Any:
-    """numpy takes no NaN of bfloat16 for one."""
+    """Return a value that numpy can compare: it does not recognise a NaN of bfloat16."""
     return value.astype(np.float32) if isinstance(value, np.ndarray) and value.dtype == BFLOAT16 else value
 
 

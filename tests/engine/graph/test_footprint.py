@@ -1,4 +1,4 @@
-"""What a run is estimated to take, held against what it takes."""
+"""The estimated memory of a run compared with its real memory."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def graph(cls: type[engine.Layer], outputs: int = 1, inputs: int = 1, annotated:
 
 
 def everything(model: engine.RuntimeGraph, backend: Any) -> list[object]:
-    """What each use of a session gives, errors of the engine included; any other exception is a failure."""
+    """Return the result of each use of a session, errors of the engine included; any other exception is a failure."""
     session = engine.Session(model, backend=backend, cache=None)
     calls: list[Callable[[], object]] = [
         lambda: session.run(X),

@@ -104,7 +104,7 @@ def outcome(call: Callable[[list[object]], object], value: object) -> object:
 
 @pytest.mark.parametrize("number", [5, 2.5, True], ids=repr)
 def test_an_operator_takes_a_number_as_the_tensor_that_pytorch_has_for_it(number: float) -> None:
-    """Those that give another answer in every run aside; whatever else they do with 0-dim tensors, they do here."""
+    """Compare all repeatable unary layers for a number and for the equal 0-dim tensor."""
     tried = 0
     for type, layer in unary():
         if is_repeatable(layer.layer):

@@ -17,7 +17,7 @@ X = np.array([[-1.0, 2.0, -3.0]], F32)
 
 
 def net() -> RuntimeGraph:
-    """out = (relu(x) + 1) * 2, relu(x)"""
+    """Return a graph of (relu(x) + 1) * 2 and relu(x)."""
     return built(
         op("pnnx.Input", "pnnx_input_0", "", "0"),
         op("nn.ReLU", "relu", "0", "1"),

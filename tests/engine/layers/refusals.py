@@ -1,4 +1,4 @@
-"""How an operator is refused: by its parameters when it is bound, else by its operands."""
+"""Refusals of an operator: by its parameters when it is bound, else by its operands."""
 
 from __future__ import annotations
 

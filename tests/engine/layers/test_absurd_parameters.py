@@ -64,7 +64,7 @@ def test_what_no_model_means_is_refused_before_it_is_computed(
 
 
 def _known(type: str, operands: tuple[object, ...], params: dict[str, Any], attributes: dict[str, TensorSpec]) -> None:
-    """What build() does with an operator: its layer, and what is known of its result."""
+    """Build an operator like build() does: its layer, and the description of its result."""
     check_results(build(type, len(operands), attributes, **params).infer(operands))
 
 

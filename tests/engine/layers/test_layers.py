@@ -36,7 +36,7 @@ def inference_predicts_the_real_shape_and_dtype(graph: engine.RuntimeGraph, samp
 
 
 def _check_known(graph: engine.RuntimeGraph, sample: Sample, number: int) -> None:
-    """Where only the elements of one input are known, what is known of an output is what a run gives."""
+    """Check that outputs inferred from the elements of one input equal those of a run."""
     given = enumerate(sample.sets[0].inputs)
     specs = [TensorSpec(each.shape, each.dtype, each if k == number else None) for k, each in given]
     try:

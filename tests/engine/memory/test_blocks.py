@@ -1,4 +1,4 @@
-"""What a file held stays what it was, wherever the copy lies; a copy on a disk takes no memory that others want."""
+"""Copies of a file's contents never change, wherever they lie; a copy on a disk takes no memory under pressure."""
 
 from __future__ import annotations
 

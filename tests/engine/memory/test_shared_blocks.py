@@ -48,7 +48,7 @@ def block(seed: int = 0, size: int = MIN_BYTES) -> Array:
 
 
 def inode(array: Array) -> str:
-    """Which memory an address belongs to."""
+    """Return the number of the memory that an address belongs to."""
     address = array.ctypes.data
     for line in Path("/proc/self/maps").read_text().splitlines():
         span, mode, _, _, number, *_ = line.split()

@@ -1,4 +1,4 @@
-"""What is done piece by piece comes in order, by as many threads as help, and ends when nobody wants it."""
+"""Work by pieces: results come in order, several threads help, and cancellation ends it."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def no_reference(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def chosen_by_rank() -> Any:
-    """What scripts become: the last axis is dropped where it is 1, and inside of that something else chosen by size."""
+    """Return an If as scripts write it: the last axis is dropped if it is 1; inside, another If depends on a size."""
     inner_then = body("inner_then", [node("Relu", ["d"], ["r"])], [], [value("r", None)])
     inner_else = body("inner_else", [node("Neg", ["d"], ["g"])], [], [value("g", None)])
     then = body(

@@ -19,7 +19,7 @@ def body(name: str, nodes: list[Any], inputs: list[Any], outputs: list[Any]) -> 
 
 
 def branches() -> Any:
-    """y = x * w if c else x - 1, of the shape of x or of another."""
+    """Return a model of y = x * w if c else x - 1, of the shape of x or of another."""
     then = body("then", [node("Mul", ["x", "w"], ["a"])], [], [value("a", None)])
     other = body("else", [node("Sub", ["x", "one"], ["b"])], [], [value("b", None)])
     nodes = [node("If", ["c"], ["i"], then_branch=then, else_branch=other), node("Relu", ["i"], ["y"])]
@@ -149,7 +149,7 @@ def test_a_scan_of_operator_set_8_takes_a_batch_of_items_of_any_lengths(tmp_path
 
 
 def test_attention_with_graphs_in_it_is_operators_among_the_others(tmp_path: Path) -> None:
-    """What is written out, as the reference evaluator has no such operator at hand in every version."""
+    """Compare with the written-out formula, as not every reference evaluator has the operator."""
     cap = [node("Tanh", ["s"], ["t"])]
     body = onnx.helper.make_graph(cap, "cap", [value("s", [1, 4, 3, 5])], [value("t", [1, 4, 3, 5])])
     flexible = node("FlexAttention", ["q", "k", "v"], ["y"], domain="ai.onnx.preview", score_mod=body, scale=0.5)

@@ -1,4 +1,4 @@
-"""What an exporter spells out becomes the operator that PNNX has for it, and gives the same."""
+"""Patterns that an exporter spells out become one operator of PNNX with the same result."""
 
 from __future__ import annotations
 

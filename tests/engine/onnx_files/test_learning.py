@@ -118,7 +118,7 @@ def test_nan_goes_where_its_node_says(tmp_path: Path) -> None:
 def test_of_two_classes_the_leaves_may_speak_of_one(
     tmp_path: Path, weights: list[float], transform: str, labels: list[int], scores: list[list[float]]
 ) -> None:
-    """What onnxruntime answers."""
+    """Compare with onnxruntime's results."""
     given = {key.replace("target", "class"): each for key, each in STUMP.items()} | {"class_weights": weights}
     feeds = {"x": np.array([[0, 0], [0, 1]], np.float32)}
     given |= {"post_transform": transform, "classlabels_int64s": [4, 9]}
@@ -194,7 +194,7 @@ def test_support_vectors_vote_as_the_reference_says(tmp_path: Path, kernel: str)
 
 
 def test_probabilities_of_pairs_become_those_of_classes(tmp_path: Path) -> None:
-    """What onnxruntime answers: onnx's own evaluator takes a product of vectors for one of their elements."""
+    """Compare with onnxruntime's results: onnx's own evaluator replaces a product of vectors by one element."""
     given = {**VECTORS, "rho": [0.1, -0.2, 0.05], "vectors_per_class": [1, 2, 1], "classlabels_ints": [5, 6, 7]}
     given |= {"prob_a": [-1.0, -0.5, -2.0], "prob_b": [0.1, 0.0, -0.2]}
     feeds = {"x": np.array([[0, 1], [2, -2], [0.5, 1]], np.float32)}

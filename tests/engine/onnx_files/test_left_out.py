@@ -19,7 +19,7 @@ R = np.random.default_rng(0)
 
 
 def answers(proto: Any, feeds: Mapping[str, Any], folder: Path) -> list[Any]:
-    """What the layers, the machine code and the saved pair say; all of them the same."""
+    """Return the equal results of the layers, the machine code and the saved pair."""
     path = save(folder, proto)
     graph = engine.load(path)
     graph.save(folder / "model.pnnx.param", folder / "model.pnnx.bin")

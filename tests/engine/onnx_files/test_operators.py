@@ -79,7 +79,7 @@ def test_everything_gives_what_onnxruntime_gives(operator: tuple[str, str], tmp_
 
 
 def _faults(call: Call, folder: Path) -> dict[str, str]:
-    """What is wrong with the engine's answers: as layers, as machine code, as a pair, with open sizes."""
+    """Yield the faults of the engine's results: as layers, as machine code, as a pair, with open sizes."""
     example, feeds = call.example, call.example.feeds()
     proto, opened = (model(example, call.names, is_open=is_open) for is_open in (False, True))
     wanted = answer(call, proto, feeds)

@@ -100,8 +100,7 @@ def test_answers_are_the_same_whatever_is_known_before_a_run(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("type", ["Div", "Mod", "Max", "Cast", "Pow"])
 def test_the_dtype_of_an_input_without_a_rank_decides(type: str, tmp_path: Path) -> None:
-    """Integers divided are cut, a Cast to float64 is done, dtypes that PyTorch has not are taken."""
-
+    """Check truncated integer division, casts to float64, and dtypes that PyTorch lacks."""
     second = [] if type == "Cast" else ["b"]
     target = {"to": 11} if type == "Cast" else {}
     for number, kind in ((1, np.float32), (6, np.int32), (7, np.int64), (12, np.uint32), (4, np.uint16)):

@@ -1,4 +1,4 @@
-"""What a file calls its open sizes shows wherever shapes do; sizes of one name are one size."""
+"""Names of open sizes in a file are shown wherever shapes are; sizes of one name are equal."""
 
 from __future__ import annotations
 

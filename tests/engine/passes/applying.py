@@ -41,7 +41,7 @@ def assert_same_ports(before: RuntimeGraph, after: RuntimeGraph) -> None:
 
 
 def says_more(new: TensorSpec | None, old: TensorSpec | None) -> bool:
-    """Whether a spec only closes dimensions that were open before."""
+    """Return whether a spec only closes dimensions that were open before."""
     if new is None or old is None:
         return old is None
     is_alike = new.dtype == old.dtype and new.rank == old.rank

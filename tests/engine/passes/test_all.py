@@ -1,4 +1,4 @@
-"""All passes together keep the answers of every recorded network; operators: layers/test_layers.py."""
+"""The optimiser keeps the results of every recorded network; for operators see layers/test_layers.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What depends on no input is computed once; what is random, large or depends on an input is not."""
+"""Constants are computed once, unless they are random, too large, or depend on an input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What no output depends on goes, and nothing else."""
+"""Operators that no output depends on are removed, and no others."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def returned() -> RuntimeGraph:
 
 
 def broadcast() -> RuntimeGraph:
-    """exp of a row, added to every row of a matrix: merged, it would be computed for each."""
+    """Return a graph of exp of a row, added to every row of a matrix: merged, exp would be computed for each."""
     return built(
         INPUT,
         op("pnnx.Input", "pnnx_input_1", "", "1"),

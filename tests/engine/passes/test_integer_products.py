@@ -21,7 +21,7 @@ def coded(shape: tuple[int, ...], dtype: Any = U8, low: int = 0, high: int = 255
 
 
 def product(type: str, shape: tuple[int, ...], weight: Any, zeros: tuple[Any, ...] = (), **params: Any) -> RuntimeGraph:
-    """x and, if there is None among the zero points, that of x are inputs."""
+    """Return a product with input x and, if the first zero point is None, with that as an input."""
     constants = {"w": weight, **{f"z{k}": zero for k, zero in enumerate(zeros) if zero is not None}}
     is_open = bool(zeros) and zeros[0] is None
     specs: dict[str, Any] = {"_x": TensorSpec(shape, U8), **({"_z0": TensorSpec((), U8)} if is_open else {})}

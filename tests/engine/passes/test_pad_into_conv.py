@@ -17,7 +17,7 @@ SHAPE = (2, 4, 9, 9)
 
 
 def padded(pad: Operator, user: Operator, shape: tuple[int | None, ...] = SHAPE) -> Any:
-    """pad -> user"""
+    """Return a graph of the padding and its user."""
     attributes = {key: each.data for key, each in user.attributes.items()}
     return built(
         INPUT,

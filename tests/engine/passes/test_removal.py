@@ -19,7 +19,7 @@ SPEC = TensorSpec((2, 3), np.dtype(F32))
 
 
 def around(type: str, given: tuple[int | None, ...] = (2, 3, 4, 4), kind: Any = F32, /, **params: Any) -> RuntimeGraph:
-    """relu -> the operator -> relu"""
+    """Return a graph of an operator between two ReLUs."""
     return built(
         INPUT,
         op("nn.ReLU", "before", "0", "1"),

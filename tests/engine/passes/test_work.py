@@ -1,4 +1,4 @@
-"""What reading, simplifying and lowering an expression costs grows with its size, and not faster."""
+"""Costs of reading, simplifying and lowering an expression grow at most linearly with its size."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def expression(text: str) -> RuntimeGraph:
 
 
 def calls_of(work: Callable[[], Any]) -> int:
-    """How many Python functions it calls."""
+    """Return the number of Python function calls of a function."""
     count = 0
 
     def counting(frame: FrameType, event: str, argument: Any) -> None:

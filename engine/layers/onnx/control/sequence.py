@@ -155,7 +155,7 @@ class SplitToSequence(Layer):
     def forward(self, input: Array, split: Any = None) -> list[Array]:
         axis = checked_axis(self.axis, input.ndim)
         if not input.ndim:
-            raise ShapeError("a 0-dim tensor has no axis to cut")
+            raise ShapeError("a 0-dim tensor has no axis to split")
         lengths = self._lengths(input.shape[axis], split)
         if not lengths:
             return []

@@ -63,7 +63,7 @@ class OnnxRoiAlign(Layer):
         check_fits(images.shape in ((), (len(rois),)), "batch_indices", images.shape, f"[{len(rois)}]")
         images = np.broadcast_to(images, (len(rois),))
         if images.size and not 0 <= images.min() <= images.max() < len(input):
-            raise ShapeError("a roi lies outside the batch", found=f"{images.min()} to {images.max()}")
+            raise ShapeError("the image index of a roi is out of range", found=f"{images.min()} to {images.max()}")
         x, regions = widened(input), widened(rois)
         result = np.zeros(spec.sizes, x.dtype)
         with np.errstate(all="ignore"):
@@ -212,10 +212,12 @@ class MaxRoiPool(Layer):
         for region, roi in wanted(zip(result, rois, strict=True)):
             batch, left, top, right, bottom = roi
             if not math.isfinite(batch):
-                raise ShapeError("a roi lies outside the batch", found=f"image {batch}")
+                raise ShapeError("the image index of a roi is out of range", found=f"image {batch}")
             image = int(batch)
             if not 0 <= image < len(input):
-                raise ShapeError("a roi lies outside the batch", found=f"image {image}", expected=f"below {len(input)}")
+                raise ShapeError(
+                    "the image index of a roi is out of range", found=f"image {image}", expected=f"below {len(input)}"
+                )
             rows = self._bounds(top, bottom, self.pooled_shape[0], input.shape[2])
             columns = self._bounds(left, right, self.pooled_shape[1], input.shape[3])
             _fill(region, input[image], rows, columns)

@@ -105,7 +105,7 @@ def test_the_operator_that_forbids_a_batch_is_named() -> None:
 
 
 def test_a_batch_of_mixed_items_takes_no_other_size() -> None:
-    """What two items give together says nothing of four: parts of two would answer another question."""
+    """Refuse other sizes: results of two mixed items say nothing about four."""
     session = Session(chain(op("F.softmax", "mix", "0", "1", dim=0, labels=("input",)), _0=(2, 4)))
     np.testing.assert_allclose(session.run([np.zeros((2, 4), F32)])[0], np.full((2, 4), 0.5))
     with pytest.raises(InputError, match=r"takes no other batch .*mix \(F.softmax\) normalises along the batch axis"):

@@ -1,4 +1,4 @@
-"""What the converter loses is said: files as it writes them for models it cannot express."""
+"""Losses of the converter are reported: files as it writes them for models it cannot express."""
 
 from __future__ import annotations
 

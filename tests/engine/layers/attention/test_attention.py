@@ -170,7 +170,7 @@ def test_an_undecidable_mask_is_refused() -> None:
     with pytest.raises(ShapeError) as caught:
         layer.infer([tensor(5, 5, E), boolean(5, 5)])
     assert str(caught.value) == (
-        "cannot tell attention mask and key padding mask: found [5, 5] bool, expected [L, S] or [B, S], L not B;"
+        "attention mask and key padding mask are ambiguous: found [5, 5] bool, expected [L, S] or [B, S], L not B;"
         " exported with --opt-level 1, attention is written out"
     )
 
@@ -178,7 +178,7 @@ def test_an_undecidable_mask_is_refused() -> None:
 def test_a_mask_the_converter_lost_is_reported() -> None:
     with pytest.raises(ParameterError) as caught:
         module([X], label=0).infer([X])
-    assert caught.value.problem == "its attention mask was lost in conversion"
+    assert caught.value.problem == "the attention mask was lost in conversion"
     assert "--opt-level 1" in str(caught.value)
 
 
@@ -210,7 +210,7 @@ def test_outputs_are_what_their_annotations_say(
         (
             [tensor(2, 5, 7)],
             {},
-            "cannot tell query, key and value: found [2, 5, 7] float32, expected 1 to 3 sequences of known widths",
+            "query, key and value are ambiguous: found [2, 5, 7] float32, expected 1 to 3 sequences of known widths",
         ),
         (
             [X, Y, tensor(2, 5, E)],

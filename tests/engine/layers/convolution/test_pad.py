@@ -31,8 +31,8 @@ IMAGE = tensor(2, 3, 4)
             {"pad": (-1, 4), "mode": "circular"},
             "too much padding for mode circular: found 4 on size 4, expected at most 3",
         ),
-        ({"pad": (-3, -2)}, "there is nothing left to pad: found -3 and -2 on size 4"),
-        ({"pad": (-5, 9)}, "there is nothing left to pad: found -5 and 9 on size 4"),
+        ({"pad": (-3, -2)}, "the padding removes all elements: found -3 and -2 on size 4"),
+        ({"pad": (-5, 9)}, "the padding removes all elements: found -5 and 9 on size 4"),
     ],
 )
 def test_padding_that_does_not_fit_is_refused(params: dict[str, Any], message: str) -> None:
@@ -48,7 +48,7 @@ def test_a_value_that_an_integer_dtype_does_not_hold_is_refused(dtype: str, valu
 
 def test_an_empty_axis_cannot_be_replicated() -> None:
     message = refusal("nn.ReplicationPad1d", tensor(2, 0), padding=(1, 1))
-    assert message == "there is nothing left to pad: found 1 and 1 on size 0"
+    assert message == "the padding removes all elements: found 1 and 1 on size 0"
 
 
 def test_an_open_amount_leaves_its_axis_open() -> None:

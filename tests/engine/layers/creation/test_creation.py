@@ -44,14 +44,14 @@ REFUSALS: list[tuple[str, tuple[object, ...], dict[str, Any], str]] = [
     ),
     ("aten::meshgrid", ([M, V], "ij"), {}, "a grid is made of vectors: found [3, 4], expected [n]"),
     ("aten::meshgrid", ([V, V], "yx"), {}, "unknown indexing: found yx, expected ij or xy"),
-    ("aten::one_hot", (M, 4), {}, "only integers name classes: found float32"),
+    ("aten::one_hot", (M, 4), {}, "class indices must be integers: found float32"),
     # numbers
     ("Tensor.size", (X,), {"dim": 3}, "dim is out of range: found 3, expected -3 to 2"),
     ("Tensor.size", (S,), {"dim": 0}, "a 0-dim tensor has no dimensions: found dim 0"),
     ("aten::Int", ("a",), {}, "not a number: found 'a'"),
     ("aten::Int", ([1],), {}, "not a number: found [1]"),
     ("aten::len", (S,), {}, "a 0-dim tensor has no slices to count"),
-    ("aten::__getitem__", ([1, 2], 2), {}, "no such item: found item 2 of list"),
+    ("aten::__getitem__", ([1, 2], 2), {}, "the index of an item is out of range: found item 2 of list"),
     # quantise
     (
         "aten::quantize_per_tensor",
@@ -83,7 +83,7 @@ def test_what_does_not_fit_is_refused(
         (
             "torch.dequantize",
             (np.zeros(3),),
-            "input is not quantised: found float64, expected what torch.quantize_per_tensor makes",
+            "input is not quantised: found float64, expected a result of torch.quantize_per_tensor",
         ),
         ("aten::Int", (np.zeros(3),), "only one element makes a number: found [3]"),
         ("aten::poisson", (np.array([-1.0]), None), "rates must not be negative: found -1.0"),
@@ -92,7 +92,7 @@ def test_what_does_not_fit_is_refused(
             (np.zeros(3), 1, False, None),
             "weights must be finite, not negative and not all 0",
         ),
-        ("aten::multinomial", (np.ones(3), 4, False, None), "so many cannot be drawn: found 4, expected 1 to 3"),
+        ("aten::multinomial", (np.ones(3), 4, False, None), "num_samples is out of range: found 4, expected 1 to 3"),
     ],
 )
 def test_values_out_of_range_are_refused_when_they_arrive(

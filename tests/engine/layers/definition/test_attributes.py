@@ -64,7 +64,7 @@ def variants(source: pnnx.Graph, change: Change) -> Iterator[tuple[str, pnnx.Ope
 
 
 def refusal(source: pnnx.Graph, sample: Sample) -> EngineError | Mismatch | None:
-    """What is said against a graph: the error of its build or run, else its first warning."""
+    """Return the error of a graph's build or run, else its first warning."""
     graph = RuntimeGraph.from_source(source)
     try:
         graph.build()

@@ -30,7 +30,7 @@ class Affine(Layer):
 
 
 class Count(Layer):
-    """How many operands there are, and the keyword's value."""
+    """The number of operands times the scale, plus the keyword's value."""
 
     scale: int = 1
 

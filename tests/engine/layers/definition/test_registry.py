@@ -17,7 +17,7 @@ def empty() -> Registry:
 
 
 class Double(Layer):
-    """2 * x"""
+    """Twice the input."""
 
     def infer(self, input: TensorSpec) -> TensorSpec:
         return input
@@ -38,7 +38,9 @@ def test_only_layers_can_be_registered(empty: Registry) -> None:
 
 
 def test_registration_that_names_an_unknown_field_is_refused(empty: Registry) -> None:
-    with pytest.raises(ParameterError, match=r"my\.Double: registration names .*: found slope, expected input"):
+    with pytest.raises(
+        ParameterError, match=r"my\.Double: the registration uses names .*: found slope, expected input"
+    ):
         empty.register("my.Double", presets={"slope": 2})(Double)
 
 
@@ -47,6 +49,7 @@ def test_all_unknown_types_are_reported_at_once_with_the_nearest_names() -> None
         registry.check([("nn.Relu", "relu_1"), ("my.Thing", "op_7"), ("nn.ReLU", "fine"), ("my.Thing", "op_9")])
     assert str(caught.value) == (
         "no layer for 2 operator types: 'nn.Relu' (relu_1; did you mean 'nn.ReLU'?), 'my.Thing' (op_7, op_9)"
+        "; --plugin FILE.py loads layers of your own (engine.register)"
     )
 
 

@@ -28,7 +28,7 @@ from tests.engine.layers.refusals import build, refusal, tensor
         (
             "nn.RReLU",
             {"lower": 1.0, "upper": 0.5},
-            "lower and upper are no interval: found 1.0 and 0.5, expected finite numbers in order",
+            "lower and upper do not form an interval: found 1.0 and 0.5, expected finite numbers in order",
         ),
         ("nn.SiLU", {"beta": 2.0}, "unknown parameter 'beta', expected input"),
     ],

@@ -98,7 +98,7 @@ REFUSALS: list[tuple[str, tuple[object, ...], dict[str, Any], str]] = [
         "torch.complex",
         (tensor(2, dtype="float16"), tensor(2, dtype="float16")),
         {},
-        "no complex dtype has such parts: found float16, expected float32 or float64",
+        "there is no complex dtype with such parts: found float16, expected float32 or float64",
     ),
     ("torch.imag", (M,), {}, "a complex tensor is needed: found float32"),
     ("torch.view_as_real", (M,), {}, "a complex tensor is needed: found float32"),
@@ -108,7 +108,7 @@ REFUSALS: list[tuple[str, tuple[object, ...], dict[str, Any], str]] = [
         "torch.view_as_complex",
         (tensor(3, 2, dtype="int64"),),
         {},
-        "no complex dtype has such parts: found int64, expected float32 or float64",
+        "there is no complex dtype with such parts: found int64, expected float32 or float64",
     ),
 ]
 

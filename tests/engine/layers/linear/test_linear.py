@@ -58,5 +58,5 @@ def test_a_bias_makes_no_axis() -> None:
 
 
 def test_matrices_of_groups_are_as_many_on_both_sides() -> None:
-    message = "a matrix a group is needed: found [1, 2, 4], expected [3, M, K]"
+    message = "one matrix for each group is needed: found [1, 2, 4], expected [3, M, K]"
     assert refusal("aten::_grouped_mm", tensor(1, 2, 4), tensor(3, 4, 8)) == message

@@ -79,9 +79,9 @@ def test_a_shape_beyond_all_memory_is_refused() -> None:
 
 
 def test_an_index_that_picks_more_dimensions_than_numpy_can_add_in_is_refused() -> None:
-    """numpy would end the process."""
+    """Refuse an index with which numpy would crash the process."""
     indices, updates = np.zeros((*(1,) * 33, 1), np.int64), np.zeros((1,) * 33, np.float32)
-    message = "too many dimensions to add in: found 33, expected at most 32"
+    message = "too many dimensions for an addition at indices: found 33, expected at most 32"
     assert failure("ScatterND", np.zeros(3, np.float32), indices, updates, reduction="add") == message
 
 

@@ -12,8 +12,8 @@ from engine.layers.reduction.covariance import Correlation, Covariance
 from engine.tensor import BFLOAT16
 from tests.engine.layers.refusals import refusal, tensor
 
-ROWS = "variables are the rows of a matrix: found "
-WEIGHTS = "weights that are not those of the observations: found "
+ROWS = "the variables must be the rows of a matrix: found "
+WEIGHTS = "the weights do not fit the observations: found "
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ REFUSALS: list[tuple[str, tuple[object, ...], dict[str, Any], str]] = [
         "shapes do not broadcast: found [5] and [2, 3, 4], expected each dimension equal or 1, counted from the last",
     ),
     ("aten::bincount", (INTS, None, 0), {}, "a vector is needed: found [2, 3]"),
-    ("aten::histc", (V, 0, 0, 1), {}, "no such bins: found 0 from 0.0 to 1.0"),
+    ("aten::histc", (V, 0, 0, 1), {}, "invalid bins: found 0 from 0.0 to 1.0"),
     ("aten::unique_dim", (X, 3, True, False, False), {}, "dim is out of range: found 3, expected -3 to 2"),
 ]
 
@@ -118,7 +118,11 @@ def test_what_does_not_fit_is_refused(
 @pytest.mark.parametrize(
     ("type", "operands", "message"),
     [
-        ("aten::quantile", (np.ones(3), 1.5, None, False, "linear"), "no such quantile: found q 1.5 of 3 elements"),
+        (
+            "aten::quantile",
+            (np.ones(3), 1.5, None, False, "linear"),
+            "q is out of range or there are no elements: found q 1.5 of 3 elements",
+        ),
         ("aten::bincount", (np.array([1, -1]), None, 0), "only integers from 0 on can be counted: found int64"),
         ("aten::bincount", (np.array([1, 1]), np.ones(3), 0), "weights do not fit: found [3], expected [2]"),
     ],
@@ -164,4 +168,4 @@ def test_an_extreme_alone_has_no_place() -> None:
 def test_a_number_of_operands_no_schema_has_is_refused() -> None:
     with pytest.raises(ParameterError) as caught:
         annotated("aten::prod", 3, "float32", "float32")
-    assert str(caught.value) == "no schema with that many operands: found 3, expected 2 or 4"
+    assert str(caught.value) == "no schema has this number of operands: found 3, expected 2 or 4"

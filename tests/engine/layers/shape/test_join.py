@@ -19,7 +19,7 @@ M = tensor(3, 4)
 
 REFUSALS: list[tuple[str, tuple[object, ...], dict[str, Any], str]] = [
     # join
-    ("torch.cat", (), {}, "there is nothing to join: found no tensor, expected at least one"),
+    ("torch.cat", (), {}, "no tensors to join: found no tensor, expected at least one"),
     (
         "torch.cat",
         (X, M),
@@ -46,7 +46,7 @@ REFUSALS: list[tuple[str, tuple[object, ...], dict[str, Any], str]] = [
     ),
     ("aten::pad_sequence", ([S],), {}, "only sequences of one rank and dtype can be padded: found [] float32"),
     ("aten::pad_sequence", ([M, tensor(2, 5)],), {}, "only equal shapes can be stacked: found [4] and [5]"),
-    ("aten::pad_sequence", ([],), {}, "there is nothing to join: found no tensor, expected at least one"),
+    ("aten::pad_sequence", ([],), {}, "no tensors to join: found no tensor, expected at least one"),
     (
         "aten::pad_sequence",
         ([M], False, 0.0, "middle"),
@@ -74,13 +74,13 @@ REFUSALS: list[tuple[str, tuple[object, ...], dict[str, Any], str]] = [
     ),
     ("torch.split", (X,), {"split_size_or_sections": -1}, "split size must be positive: found -1"),
     ("torch.split", (X,), {"split_size_or_sections": 0}, "split size must be positive: found 0"),
-    ("torch.split", (S,), {"split_size_or_sections": 1}, "a 0-dim tensor has no axis to cut"),
+    ("torch.split", (S,), {"split_size_or_sections": 1}, "a 0-dim tensor has no axis to split"),
     ("torch.chunk", (X,), {"chunks": 0}, "chunks must be positive: found 0"),
     ("torch.chunk", (X,), {"chunks": 2, "dim": 3}, "dim is out of range: found 3, expected -3 to 2"),
     ("torch.tensor_split", (X,), {"sections": 0}, "sections must be positive: found 0"),
     ("torch.tensor_split", (X,), {}, "sections must be positive: found None"),
-    ("aten::hsplit", (X, 2), {}, "the axis cannot be cut evenly: found 3 by 2"),
-    ("torch.unbind", (S,), {}, "a 0-dim tensor has no axis to cut"),
+    ("aten::hsplit", (X, 2), {}, "the axis cannot be split evenly: found 3 by 2"),
+    ("torch.unbind", (S,), {}, "a 0-dim tensor has no axis to split"),
 ]
 
 
@@ -124,5 +124,5 @@ def test_without_sizes_there_is_an_equal_piece_for_every_output() -> None:
     assert [piece.shape for piece in pieces(4, True, split_size_or_sections=None)] == [(2, 4)] * 3 + [(0, 4)]
     with pytest.raises(ParameterError, match="without sizes"):
         pieces(1, False, split_size_or_sections=None)
-    with pytest.raises(ShapeError, match="into so many"):
+    with pytest.raises(ShapeError, match="into this many"):
         pieces(5, True, split_size_or_sections=None)

@@ -24,7 +24,7 @@ REFUSALS: list[tuple[str, tuple[object, ...], dict[str, Any], str]] = [
         "torch.fft.fft",
         (tensor(4, dtype="float16"),),
         {},
-        "no complex dtype has such parts: found float16, expected float32 or float64",
+        "there is no complex dtype with such parts: found float16, expected float32 or float64",
     ),
     ("torch.fft.fft2", (V,), {}, "dim is out of range: found -2, expected -1 to 0"),
     ("torch.fft.fftn", (X,), {"s": (2, 2), "dim": (0,)}, "s and dim differ in length: found 2, expected 1"),
@@ -40,20 +40,20 @@ REFUSALS: list[tuple[str, tuple[object, ...], dict[str, Any], str]] = [
         "torch.stft",
         (X,),
         {"n_fft": 2},
-        "frames cannot be cut: found n_fft 2, hop_length 0, win_length 2, expected positive, window within the frame",
+        "invalid frames: found n_fft 2, hop_length 0, win_length 2, expected positive, window within the frame",
     ),
     ("torch.stft", (tensor(100), tensor(12)), {"n_fft": 16}, "window does not fit: found [12], expected [16]"),
     (
         "torch.stft",
         (tensor(100),),
         {"n_fft": 16, "hop_length": 0},
-        "frames cannot be cut: found n_fft 16, hop_length 0, win_length 16, expected positive, window within the frame",
+        "invalid frames: found n_fft 16, hop_length 0, win_length 16, expected positive, window within the frame",
     ),
     (
         "torch.stft",
         (tensor(100),),
         {"n_fft": 16, "win_length": 20},
-        "frames cannot be cut: found n_fft 16, hop_length 4, win_length 20, expected positive, window within the frame",
+        "invalid frames: found n_fft 16, hop_length 4, win_length 20, expected positive, window within the frame",
     ),
     (
         "torch.stft",
@@ -93,7 +93,7 @@ def test_what_does_not_fit_is_refused(
 @pytest.mark.parametrize("kind", ["fft", "ifft", "rfft", "irfft", "hfft", "ihfft"])
 @pytest.mark.parametrize("suffix", ["", "2", "n"])
 def test_a_signal_without_elements_is_one_of_zeros(kind: str, suffix: str) -> None:
-    """numpy's irfft reads what lies in front of such a signal; PyTorch answers zeros."""
+    """Return zeros like PyTorch; numpy's irfft would read memory before such a signal."""
     for _ in range(20):  # what is read is not always there
         np.full(64, 1e300)  # and freed
         empty = np.empty((2, 3, 0), np.float64 if kind in ("rfft", "ihfft") else np.complex128)

@@ -78,14 +78,14 @@ def test_a_region_of_another_batch_is_refused() -> None:
     rois = np.array([[2, 0, 0, 1, 1]], np.float32)
     with pytest.raises(ValueError) as error:
         layer.forward([np.zeros((2, 3, 4, 5), np.float32), rois])
-    assert str(error.value) == "a roi lies outside the batch: found images 2 to 2, expected 0 to 1"
+    assert str(error.value) == "the image index of a roi is out of range: found images 2 to 2, expected 0 to 1"
 
 
 @pytest.mark.parametrize(
     ("dets", "scores", "message"),
     [
         (tensor(3, 5), tensor(3), "dets are not rows of 4: found [3, 5], expected [?, 4]"),
-        (tensor(3, 4), tensor(2), "there is not one score a box: found [2], expected [3]"),
+        (tensor(3, 4), tensor(2), "the numbers of scores and boxes differ: found [2], expected [3]"),
     ],
 )
 def test_boxes_that_do_not_fit_are_refused(dets: TensorSpec, scores: TensorSpec, message: str) -> None:

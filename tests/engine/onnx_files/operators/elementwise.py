@@ -237,7 +237,7 @@ def dropout(type: str, version: int) -> Iterator[Example]:
 
 
 def _draws_nothing(given: frozenset[int]) -> bool:
-    """Whether a dropout that trains has its ratio of 0."""
+    """Return whether a training dropout has a ratio of 0."""
     return not (2 in given and 1 not in given)
 
 

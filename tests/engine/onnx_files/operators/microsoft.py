@@ -77,7 +77,7 @@ def embed_layer_norm(type: str, version: int) -> Iterator[Example]:
 
 
 def _segments(given: frozenset[int]) -> bool:
-    """Whether segments come with their table."""
+    """Return whether segments and their table are given together."""
     return (1 in given) == (4 in given)
 
 

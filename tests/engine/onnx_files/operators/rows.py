@@ -152,7 +152,7 @@ def det(type: str, version: int) -> Iterator[Example]:
 
 
 def _pairs(given: frozenset[int]) -> bool:
-    """Whether keys of earlier steps come with values, and without lengths of padded ones."""
+    """Return whether keys of earlier steps come with values, and without lengths of padded ones."""
     return (4 in given) == (5 in given) and not (4 in given and 6 in given)
 
 
@@ -241,7 +241,7 @@ def recurrent(type: str, version: int) -> Iterator[Example]:
 
 
 def _some_subsets(given: frozenset[int]) -> bool:
-    """Whether all is given, or the first of the optional operands alone, or none of them."""
+    """Return whether all operands are given, or none or the first of the optional ones."""
     return len(given) in (3, 8) or given in (
         frozenset({0, 1, 2, 3}),
         frozenset({0, 1, 2, 5}),

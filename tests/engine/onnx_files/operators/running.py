@@ -114,7 +114,7 @@ def _port(name: str, value: Any, is_open: bool) -> Any:
 
 
 def of_engine(proto: Any, feeds: Any, folder: Path, backend: str = "reference", *, as_pair: bool = False) -> Answer:
-    """What the engine answers, of the file or of the pair that it saves."""
+    """Return the engine's result for the file, or for the pair that it saves."""
     path = folder / "model.onnx"
     path.write_bytes(proto.SerializeToString())
     try:
@@ -129,7 +129,7 @@ def of_engine(proto: Any, feeds: Any, folder: Path, backend: str = "reference", 
 
 
 def of_onnxruntime(proto: Any, feeds: Any) -> Answer:
-    """What onnxruntime answers."""
+    """Return onnxruntime's result."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -143,7 +143,7 @@ def of_onnxruntime(proto: Any, feeds: Any) -> Answer:
 
 
 def of_reference(proto: Any, feeds: Any) -> Answer:
-    """What ONNX's reference evaluator answers."""
+    """Return the result of ONNX's reference evaluator."""
     from onnx.reference import ReferenceEvaluator
 
     try:
@@ -155,7 +155,7 @@ def of_reference(proto: Any, feeds: Any) -> Answer:
 
 
 def difference(mine: Answer, theirs: Answer, steps: int = 0) -> str | None:
-    """What is wrong with an answer, None where nothing is."""
+    """Return the fault of a result; None if there is none."""
     if isinstance(theirs, str):
         return None
     if isinstance(mine, str):
@@ -201,18 +201,18 @@ class Call:
 
     @property
     def key(self) -> str:
-        """What its answer is recorded under."""
+        """Key of its recorded result."""
         each = self.example
         return f"{each.domain}/{each.type}-{each.version}/{self.number}.{self.variant}"
 
     @property
     def leaves_out(self) -> bool:
-        """Whether an operand or a result is left out."""
+        """Return whether an operand or a result is omitted."""
         return self.variant > 0
 
     @property
     def fits_a_pair(self) -> bool:
-        """Whether a pair can hold it: there is no word for bodies there."""
+        """Return whether a pair can hold it, which cannot express subgraphs."""
         return not any(hasattr(value, "node") for value in self.example.attributes.values())
 
     def __str__(self) -> str:
@@ -220,7 +220,7 @@ class Call:
 
 
 def calls(domain: str, type: str) -> Iterator[Call]:
-    """All calls of an operator, in all versions."""
+    """Yield all calls of an operator, in all versions."""
     for version in versions()[domain, type]:
         for number, example in enumerate(examples(domain, type, version)):
             for variant, (each, names) in enumerate(example.variants()):
@@ -237,7 +237,7 @@ def sample(domain: str, type: str) -> Iterator[Call]:
 
 
 def answer(call: Call, proto: Any, feeds: Mapping[str, Any]) -> Answer:
-    """What is right: onnxruntime's answer, or the reference's where that has none; a text where neither is."""
+    """Return onnxruntime's result, or else the reference's; a text if there is neither."""
     found = "" if _is_wrong("onnxruntime", call) else of_onnxruntime(proto, feeds)
     if isinstance(found, str) and not _is_wrong("reference", call):
         found = of_reference(proto, feeds)

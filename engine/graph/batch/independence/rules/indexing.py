@@ -245,11 +245,11 @@ def _target(rank: int, items: Items | None, lead: int, place: Items | None, inde
 
 
 def _indexed(source: Operand, index: Operand) -> tuple[Items | None, int, Items | None, tuple[int, Sequence[int]]]:
-    """How an index reads a tensor.
+    """Describe how an index reads a tensor.
 
     Returns:
-        What is said of the tensor if the index leaves its batch axis alone; where the axes of the index stand in the
-        result; what is said of the index if it holds the batch; its rank, and the axes it takes.
+        The abstract value of the tensor if the index leaves its batch axis alone; the position of the index's axes in
+        the result; the abstract value of the index if it holds the batch; its rank, and the axes it covers.
     """
     _check_source(source)
     slots = _slots(index)

@@ -84,7 +84,7 @@ def test_any_number_of_rows() -> None:
 @pytest.mark.parametrize("ends", [[3, 2, 9], [3, 5, 10], [-1, 5, 9], [0, 2**31 - 1, 9]])
 def test_ends_that_fall_or_lie_beyond_the_rows_are_refused(ends: list[int]) -> None:
     session = experts(drawn(3, 8, 20), 9)
-    with pytest.raises(EngineError, match="rows of groups do not follow each other: found"):
+    with pytest.raises(EngineError, match="the ends of groups do not ascend: found"):
         session.run([drawn(9, 8), np.array(ends, np.int32)])
     assert kernel_of(session) == "grouped_product"
     assert session.run([drawn(9, 8), np.array([3, 3, 9], np.int32)])[0].shape == (9, 20)
