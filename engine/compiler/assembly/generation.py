@@ -140,9 +140,9 @@ def make_executable(
     if len(steps) > len(lowering.steps):
         memory = replace(memory, lifetimes=find_lifetimes(steps, kept))
     objects = make_objects(steps, lowering.host, progress, cores)
-    constants, places, tables_at = pack_constants(steps, kept)
-    shared, shared_places = pack_weights(steps, kept, weights)
-    starts = {**memory.offsets, **places, **shared_places}
+    constants, offsets, tables_at = pack_constants(steps, kept)
+    shared, shared_offsets = pack_weights(steps, kept, weights)
+    starts = {**memory.offsets, **offsets, **shared_offsets}
     native = native_steps(steps, starts, objects)
     return Executable(
         code=tuple(objects.code),
@@ -183,16 +183,16 @@ def pack_constants(steps: Sequence[Step], kept: Sequence[View]) -> tuple[Array, 
         for storage in storages_of(step):
             if storage.space is MemorySpace.CONSTANT:
                 is_table[storage] = is_table.get(storage, storage.bytes >= _TABLE_BYTES) and reads_sparsely
-    places: dict[Storage, int] = {}
+    offsets: dict[Storage, int] = {}
     end, tables_at = 0, None
     for storage in sorted(is_table, key=is_table.__getitem__):
         if is_table[storage] and tables_at is None:
             tables_at = end = -(-end // mmap.PAGESIZE) * mmap.PAGESIZE
-        places[storage] = end
+        offsets[storage] = end
         end += -(-storage.bytes // ALIGNMENT) * ALIGNMENT
     block = allocate(end) if end else aligned_bytes(0)
     freed = 0
-    for storage, at in wanted(places.items()):
+    for storage, at in wanted(offsets.items()):
         if storage.data is not None:
             block[at : at + storage.bytes] = storage.data.view(np.uint8)
             storage.data = None  # or all constants would be in memory twice
@@ -200,7 +200,7 @@ def pack_constants(steps: Sequence[Step], kept: Sequence[View]) -> tuple[Array, 
             if freed > _FREED_BYTES:
                 trim_heap()
                 freed = 0
-    return block, places, tables_at
+    return block, offsets, tables_at
 
 
 def pack_weights(

@@ -63,7 +63,7 @@ def plan_memory(steps: Sequence[Step], kept: Iterable[View], caches: Memory) -> 
     lifetimes = find_lifetimes(steps, kept)
     offsets: dict[Storage, int] = {}
     shared_bytes = SHARED_SHARE * caches.second_bytes
-    end = _place_apart([each for each in lifetimes if _is_apart(each, shared_bytes)], lifetimes, offsets)
+    end = _plan_separately([each for each in lifetimes if _is_separate(each, shared_bytes)], lifetimes, offsets)
     placed: list[tuple[int, int, Storage]] = []
     for storage in sorted(lifetimes, key=lambda each: (-each.bytes, lifetimes[each].first)):
         if storage in offsets:
@@ -102,25 +102,27 @@ def storages_of(step: Step) -> list[Storage]:
     return [view.storage for view in (*step.inputs, *step.outputs) if view is not None]
 
 
-def _is_apart(storage: Storage, shared_bytes: float) -> bool:
+def _is_separate(storage: Storage, shared_bytes: float) -> bool:
     """Return whether a storage shares memory only with storages of equal frames."""
     return storage.is_zeroed and (storage.frame is None or storage.bytes < shared_bytes)
 
 
-def _place_apart(storages: Sequence[Storage], lifetimes: dict[Storage, Lifetime], offsets: dict[Storage, int]) -> int:
+def _plan_separately(
+    storages: Sequence[Storage], lifetimes: dict[Storage, Lifetime], offsets: dict[Storage, int]
+) -> int:
     """Place the storages that share only with equal frames at the beginning; return their end."""
     end = 0
     slots: dict[Frame | None, list[tuple[int, int]]] = {}
     for storage in sorted(storages, key=lambda each: lifetimes[each].first):
         life = lifetimes[storage]
-        places = slots.setdefault(storage.frame, [])
-        for index, (offset, last) in enumerate(places):
+        taken = slots.setdefault(storage.frame, [])
+        for index, (offset, last) in enumerate(taken):
             if last < life.first:
-                places[index] = offset, life.last
+                taken[index] = offset, life.last
                 offsets[storage] = offset
                 break
         else:
-            places.append((end, life.last))
+            taken.append((end, life.last))
             offsets[storage] = end
             end = aligned(end + storage.bytes)
     return end

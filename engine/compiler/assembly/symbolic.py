@@ -59,9 +59,9 @@ def make_template(
     memory = plan_symbolic_memory(lowering.steps, kept, lowering.host.memory)
     steps = with_borders_cleared(lowering.steps, memory.unclean, lowering.host, is_apart=True)
     objects = make_objects(steps, lowering.host, progress, cores, is_dynamic=True)
-    constants, places, tables_at = pack_constants(steps, kept)
-    shared, shared_places = pack_weights(steps, kept, weights)
-    writer = _Writer(lowering, {**memory.offsets, **places, **shared_places})
+    constants, offsets, tables_at = pack_constants(steps, kept)
+    shared, shared_offsets = pack_weights(steps, kept, weights)
+    writer = _Writer(lowering, {**memory.offsets, **offsets, **shared_offsets})
     return Template(
         env=env,
         sizes=SizesOf(env, specs),

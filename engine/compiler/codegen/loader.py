@@ -149,7 +149,7 @@ class Block:
 
     def __init__(self, objects: Sequence[bytes]) -> None:
         self._files = [ObjectFile(each) for each in objects]
-        self._places: dict[tuple[int, int], int] = {}
+        self._offsets: dict[tuple[int, int], int] = {}
         self._end = 0
         try:
             self._check()
@@ -183,7 +183,7 @@ class Block:
                     if section.align > mmap.PAGESIZE:
                         raise UnsupportedObjectError("a section is aligned to more than a page")
                     self._end += -self._end % section.align
-                    self._places[number, index] = self._end
+                    self._offsets[number, index] = self._end
                     self._end += section.size
 
     def _lay_out_stubs(self) -> dict[str, int]:
@@ -207,17 +207,17 @@ class Block:
         found: dict[str, int] = {}
         for number, file in enumerate(self._files):
             for symbol in file.symbols:
-                if symbol.is_global and symbol.section is not None and (number, symbol.section) in self._places:
-                    found[symbol.name] = self._places[number, symbol.section] + symbol.value
+                if symbol.is_global and symbol.section is not None and (number, symbol.section) in self._offsets:
+                    found[symbol.name] = self._offsets[number, symbol.section] + symbol.value
         return found
 
     def _write(self) -> None:
-        for (number, index), place in self._places.items():
+        for (number, index), offset in self._offsets.items():
             file = self._files[number]
             content = file.content(file.sections[index])
-            self._memory[place : place + len(content)] = content
-        for name, place in self._stubs.items():
-            self._memory[place : place + _STUB.size] = _STUB.pack(_JUMP, _of_c(name))
+            self._memory[offset : offset + len(content)] = content
+        for name, offset in self._stubs.items():
+            self._memory[offset : offset + _STUB.size] = _STUB.pack(_JUMP, _of_c(name))
         for number, file in enumerate(self._files):
             for relocation in file.relocations:
                 self._point(number, file, relocation)
@@ -225,13 +225,13 @@ class Block:
     def _point(self, number: int, file: ObjectFile, relocation: Relocation) -> None:
         symbol = file.symbols[relocation.symbol]
         if symbol.section is not None:
-            target = self._places[number, symbol.section] + symbol.value
+            target = self._offsets[number, symbol.section] + symbol.value
         else:
             target = self._functions.get(symbol.name, self._stubs.get(symbol.name, -1))
-        place = self._places[number, relocation.section] + relocation.offset
-        if target < 0 or place + _DISTANCE.size > self._end:
+        offset = self._offsets[number, relocation.section] + relocation.offset
+        if target < 0 or offset + _DISTANCE.size > self._end:
             raise CompileError("the object file is damaged", found=f"a relocation of symbol '{symbol.name}'")
-        _DISTANCE.pack_into(self._memory, place, target + relocation.addend - place)
+        _DISTANCE.pack_into(self._memory, offset, target + relocation.addend - offset)
 
     def _protect(self) -> None:
         """Make the block executable and read-only."""

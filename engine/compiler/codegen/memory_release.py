@@ -48,9 +48,9 @@ def library_pages(name: str = _NAME) -> Iterator[tuple[int, int]]:
     for line in _MAPS.read_text(errors="replace").splitlines():
         if name not in line:  # few of hundreds do
             continue
-        place, rights, *_, path = line.split(maxsplit=5) if line.count(" ") >= 5 else ("", "", "")
+        addresses, rights, *_, path = line.split(maxsplit=5) if line.count(" ") >= 5 else ("", "", "")
         if rights[:2] == "r-" and rights[3:] == "p" and path.startswith("/") and name in os.path.basename(path):
-            begin, end = (int(each, 16) for each in place.split("-"))
+            begin, end = (int(each, 16) for each in addresses.split("-"))
             yield begin, end
 
 

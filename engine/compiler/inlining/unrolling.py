@@ -48,10 +48,10 @@ def unroll_scan(splice: Splice, op: RuntimeOperator, axes: Sequence[int], length
     states, scanned, captured = scan.parts(splice.names(each.name for each in op.inputs))
     loop_state = _LoopState(scan.count, scan.states, states)
     for iteration in range(length):
-        places = (scan.place(k, iteration, length) for k in range(len(scanned)))
+        positions = (scan.place(k, iteration, length) for k in range(len(scanned)))
         slices = [
-            cut(splice, f"{op.name}/{iteration}", name, axis, place, None)
-            for name, axis, place in zip(scanned, axes, places, strict=True)
+            cut(splice, f"{op.name}/{iteration}", name, axis, position, None)
+            for name, axis, position in zip(scanned, axes, positions, strict=True)
         ]
         loop_state.take(splice.iteration(f"{op.name}/{iteration}", body, [*loop_state.states, *slices, *captured]))
     loop_state.finish(splice, op, scan, empty)

@@ -88,10 +88,10 @@ class Elements(Map):
         rows, length = self.blocking
         row_block, segment = f.divmod(chunk, -(-self.sizes[-1] // length))
         with f.loop(*block_of(f, row_block, rows, self.rows)) as each:
-            places = self._indices(f, each.index)
+            indices = self._indices(f, each.index)
             pairs = self._strided(addresses[0], addresses[1:])
             at = [
-                f.at(base, self._offset(f, places, strides), STORED[dtype][1])
+                f.at(base, self._offset(f, indices, strides), STORED[dtype][1])
                 for (base, strides), dtype in zip(pairs, self.dtypes, strict=True)
             ]
             self._emit_elements(f, at, fault_flag, *block_of(f, segment, length, self.sizes[-1]))
@@ -119,8 +119,8 @@ class Elements(Map):
     def _element(self, f: Function, at: Sequence[Value], fault_flag: Value, index: Index, count: int) -> None:
         (target, *operands), (dtype, *dtypes) = at, self.dtypes
         values = [
-            to_domain(f, self._load(f, place, index, count, strides[-1], each), each, self.domain, self.host)
-            for place, strides, each in zip(operands, self.operands, dtypes, strict=True)
+            to_domain(f, self._load(f, address, index, count, strides[-1], each), each, self.domain, self.host)
+            for address, strides, each in zip(operands, self.operands, dtypes, strict=True)
         ]
         type_ = _registers(self.lanes, self.domain)
         result = emit(f, self.tree, values, type_, FUNCTIONS[self.domain])

@@ -89,8 +89,8 @@ def walk_row(
     main = columns // stride * stride if columns > unrolled * lanes else 0
     if main:
         with f.loop(0, main, stride, carry=carried) as loop:
-            places = [f.add(loop.index, k * lanes) for k in range(SIDE_BY_SIDE)]
-            loop.carry([step(place, lanes, each) for place, each in zip(places, loop.carried, strict=True)])
+            positions = [f.add(loop.index, k * lanes) for k in range(SIDE_BY_SIDE)]
+            loop.carry([step(position, lanes, each) for position, each in zip(positions, loop.carried, strict=True)])
         carried = loop.results
     for k, column in enumerate(range(main, columns, lanes)):
         accumulator = k % SIDE_BY_SIDE
@@ -104,8 +104,8 @@ def _walk_dynamic(
     carried, stride = list(carry), SIDE_BY_SIDE * lanes
     main, whole = columns // stride * stride, columns // lanes * lanes
     with f.loop(0, main, stride, carry=carried) as loop:
-        places = [f.add(loop.index, k * lanes) for k in range(SIDE_BY_SIDE)]
-        loop.carry([step(place, lanes, each) for place, each in zip(places, loop.carried, strict=True)])
+        positions = [f.add(loop.index, k * lanes) for k in range(SIDE_BY_SIDE)]
+        loop.carry([step(position, lanes, each) for position, each in zip(positions, loop.carried, strict=True)])
     first, *others = loop.results
     for begin, end, count in ((main, whole, lanes), (whole, columns, columns - whole)):
         with f.loop(begin, end, lanes, carry=[first]) as loop:

@@ -78,8 +78,8 @@ class Map(Kernel):
         rows, length = self.blocking
         row_block, segment = f.divmod(chunk, -(-self.sizes[-1] // length))
         with f.loop(*block_of(f, row_block, rows, self.rows)) as each:
-            places = self._indices(f, each.index)
-            at = [f.at(base, self._offset(f, places, strides)) for base, strides in self._strided(target, operands)]
+            indices = self._indices(f, each.index)
+            at = [f.at(base, self._offset(f, indices, strides)) for base, strides in self._strided(target, operands)]
             self._emit_row(f, at[0], at[1:], *block_of(f, segment, length, self.sizes[-1]))
         f.finish()
 

@@ -41,19 +41,23 @@ def gather(f: Function, vectors: Sequence[Value], picks: Sequence[tuple[int, int
     used = sorted({pick[0] for pick in picks if pick is not None})
     result = vectors[used[0]]
     if len(used) == 1:
-        places = [None if pick is None else pick[1] for pick in picks]
-        return result if all(p in (None, lane) for lane, p in enumerate(places)) else f.shuffle(result, result, places)
+        lane_numbers = [None if pick is None else pick[1] for pick in picks]
+        return (
+            result
+            if all(p in (None, lane) for lane, p in enumerate(lane_numbers))
+            else f.shuffle(result, result, lane_numbers)
+        )
     for number, index in enumerate(used[1:]):
         done = set(used[: number + 1])
         kept = [
             (pick[1] if number == 0 else lane) if pick is not None and pick[0] in done else None
             for lane, pick in enumerate(picks)
         ]
-        places = [
-            lanes + pick[1] if pick is not None and pick[0] == index else place
-            for pick, place in zip(picks, kept, strict=True)
+        lane_numbers = [
+            lanes + pick[1] if pick is not None and pick[0] == index else lane_number
+            for pick, lane_number in zip(picks, kept, strict=True)
         ]
-        result = f.shuffle(result, vectors[index], places)
+        result = f.shuffle(result, vectors[index], lane_numbers)
     return result
 
 
@@ -78,8 +82,8 @@ def transpose_block(f: Function, lines: Sequence[Value]) -> list[Value]:
 def _join(f: Function, x: Value, y: Value, up: int) -> Value:
     """Emit the lower or upper two lanes of every part of x and of y."""
     lanes = lanes_of(x.type)
-    places = [part + up + k % 2 + lanes * (k // 2) for part in range(0, lanes, PART) for k in range(4)]
-    return f.shuffle(x, y, places)
+    lane_numbers = [part + up + k % 2 + lanes * (k // 2) for part in range(0, lanes, PART) for k in range(4)]
+    return f.shuffle(x, y, lane_numbers)
 
 
 def _transpose_parts(f: Function, lines: list[Value]) -> list[Value]:
@@ -257,8 +261,8 @@ class _Interleaving(_Tile):
         lines = [f.load_lanes(vector(lanes), f.at(at, r * kernel.source_row), width) for r in range(rows)]
         at = f.at(self.target, f.mul(column, pitch))
         for first in range(0, width * pitch, lanes):
-            places = [divmod(first + lane, pitch) for lane in range(lanes)]
-            picks = [(row, c) if c < width and row < rows else None for c, row in places]
+            lane_numbers = [divmod(first + lane, pitch) for lane in range(lanes)]
+            picks = [(row, c) if c < width and row < rows else None for c, row in lane_numbers]
             f.store_where(gather(f, lines, picks), f.at(at, first), [pick is not None for pick in picks])
 
 

@@ -107,10 +107,10 @@ class Function(Instructions):
 
     def _reads(self, body: str) -> Iterator[str]:
         """Yield the instructions that load the sizes in use."""
-        places = {int(each) for each in _READS.findall(body)} if self.is_given else ()
-        for place in sorted(places):
-            yield f"  %size.at{place} = getelementptr i64, ptr {TABLE.text}, i64 {place}"
-            yield f"  {READ}{place} = load i64, ptr %size.at{place}, align 8"
+        indices = {int(each) for each in _READS.findall(body)} if self.is_given else ()
+        for index in sorted(indices):
+            yield f"  %size.at{index} = getelementptr i64, ptr {TABLE.text}, i64 {index}"
+            yield f"  {READ}{index} = load i64, ptr %size.at{index}, align 8"
 
     def call(self, name: str, arguments: Sequence[Value], result: str = "void") -> Value:
         """Call a function of this module or an intrinsic, which is declared if not defined here."""
@@ -165,7 +165,7 @@ class Function(Instructions):
         else:
             self.branch(self.less(start, stop), body, after)
         self.start(body)
-        place = len(self._lines)
+        first_line = len(self._lines)
         index = Value(f"%{name}.i", "i64")
         carried = [Value(f"%{name}.c{k}", each.type) for k, each in enumerate(carry)]
         self._lines.extend([""] * (1 + len(carried)))
@@ -178,7 +178,7 @@ class Function(Instructions):
         self.branch(again, body, after)
         ends = zip((as_value(start), *carry), (index, *carried), (as_value(advanced), *following), strict=True)
         for k, (first, value, back) in enumerate(ends):
-            self._lines[place + k] = f"  {value.text} = {_phi((first, before), (back, last))}"
+            self._lines[first_line + k] = f"  {value.text} = {_phi((first, before), (back, last))}"
         self.start(after)
         if is_certain:
             loop.results = following

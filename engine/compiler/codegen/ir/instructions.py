@@ -105,11 +105,11 @@ class Instructions(ABC):
         first = self.op(type_, f"insertelement {type_} poison, {a.type} {a.text}, i64 0")
         return self.op(type_, f"shufflevector {type_} {first.text}, {type_} poison, <{lanes} x i32> zeroinitializer")
 
-    def shuffle(self, a: Value, b: Value, places: Sequence[int | None]) -> Value:
+    def shuffle(self, a: Value, b: Value, picks: Sequence[int | None]) -> Value:
         """Emit lanes of ``a`` (numbers below its size), then of ``b``; None where any lane will do."""
-        text = ", ".join("i32 poison" if place is None else f"i32 {place}" for place in places)
-        type_ = vector(len(places), element_of(a.type))
-        return self.op(type_, f"shufflevector {a.type} {a.text}, {b.type} {b.text}, <{len(places)} x i32> <{text}>")
+        text = ", ".join("i32 poison" if pick is None else f"i32 {pick}" for pick in picks)
+        type_ = vector(len(picks), element_of(a.type))
+        return self.op(type_, f"shufflevector {a.type} {a.text}, {b.type} {b.text}, <{len(picks)} x i32> <{text}>")
 
     # -- memory -------------------------------------------------------------------------------------------------------
 

@@ -139,8 +139,8 @@ class Size:
     @property
     def text(self) -> str:
         """Return the name of the value in IR, read from the table of sizes."""
-        place, _ = self.sizes.reads.setdefault(self.key, (len(self.sizes.reads), self.of))
-        return f"{READ}{place}"
+        index, _ = self.sizes.reads.setdefault(self.key, (len(self.sizes.reads), self.of))
+        return f"{READ}{index}"
 
     def specialise(self) -> int:
         """Return the number; the code is specialised for it."""

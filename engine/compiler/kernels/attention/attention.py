@@ -129,7 +129,7 @@ class Writer:
             return 0, count
         span = self._span(tile)
         begin, end = (
-            self._within(f.load("i64", f.at(span, place, 8), 8), first_key, count) for place in range(MaskRange.SPAN)
+            self._within(f.load("i64", f.at(span, end, 8), 8), first_key, count) for end in range(MaskRange.SPAN)
         )
         panel, _ = f.divmod(begin, kernel.key_width)
         return f.mul(panel, kernel.key_width), end

@@ -95,8 +95,8 @@ class MaskRange:
         return name
 
     def _keep(self, f: Function, span: Value, begin: Value, end: Value) -> None:
-        for place, each in enumerate((begin, end)):
-            f.store(each, f.at(span, place, 8), 8)
+        for index, each in enumerate((begin, end)):
+            f.store(each, f.at(span, index, 8), 8)
 
     def _reads_both_ends(self, f: Function) -> Value:
         """Emit whether the first and the last keys may both have weight, as is usual: then all keys are read."""
@@ -106,20 +106,20 @@ class MaskRange:
 
     def _best_key(self, f: Function) -> tuple[Value, Value]:
         """Emit the largest, over keys, of the smallest mask number over rows, and that key."""
-        floats, places = vector(self.lanes), vector(self.lanes, "i32")
+        floats, index_type = vector(self.lanes), vector(self.lanes, "i32")
 
         def step(column: Index, count: int, carried: Sequence[Value]) -> list[Value]:
             least = self._least(f, column, count)
             is_better = f.compare("ogt", least, carried[0])
-            place = f.splat(f.convert("trunc", as_value(column), "i32"), self.lanes)
-            return [f.select(is_better, each, old) for each, old in zip((least, place), carried, strict=True)]
+            index = f.splat(f.convert("trunc", as_value(column), "i32"), self.lanes)
+            return [f.select(is_better, each, old) for each, old in zip((least, index), carried, strict=True)]
 
-        numbers, firsts = self._walked(f, [constant(-math.inf, floats), constant(0, places)], step)
+        numbers, firsts = self._walked(f, [constant(-math.inf, floats), constant(0, index_type)], step)
         best = fold_lanes(f, numbers, largest_number)
-        lanes = Value("<" + ", ".join(f"i32 {lane}" for lane in range(self.lanes)) + ">", places)
+        lanes = Value("<" + ", ".join(f"i32 {lane}" for lane in range(self.lanes)) + ">", index_type)
         is_best = f.compare("oeq", numbers, f.splat(best, self.lanes))
-        keys = f.select(is_best, f.binary("add", firsts, lanes), constant(2**31 - 1, places))
-        key = f.call(f"llvm.vector.reduce.umin.{mangled(places)}", [keys], "i32")
+        keys = f.select(is_best, f.binary("add", firsts, lanes), constant(2**31 - 1, index_type))
+        key = f.call(f"llvm.vector.reduce.umin.{mangled(index_type)}", [keys], "i32")
         return best, f.convert("zext", key, "i64")
 
     def _key_range(self, f: Function, best: Value, key: Value) -> tuple[Value, Value]:

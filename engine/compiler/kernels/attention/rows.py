@@ -169,8 +169,8 @@ class RowCode:
             if begin == 0:
                 stop = f.mul(f.divmod(end, stride)[0], stride)
                 with f.loop(begin, stop, stride, carry=carry) as loop:
-                    places = [f.add(loop.index, k * self.lanes) for k in range(SIDE_BY_SIDE)]
-                    loop.carry([step(place, each) for place, each in zip(places, loop.carried, strict=True)])
+                    positions = [f.add(loop.index, k * self.lanes) for k in range(SIDE_BY_SIDE)]
+                    loop.carry([step(position, each) for position, each in zip(positions, loop.carried, strict=True)])
                 carry = loop.results
             with f.loop(stop, end, self.lanes, carry=carry[:1]) as loop:
                 loop.carry([step(loop.index, loop.carried[0])])
@@ -178,8 +178,8 @@ class RowCode:
         iterations = (end - begin) // stride if end - begin > MOST_UNROLLED_VECTORS * self.lanes else 0
         if iterations:
             with f.loop(begin, begin + iterations * stride, stride, carry=carry) as loop:
-                places = [f.add(loop.index, k * self.lanes) for k in range(SIDE_BY_SIDE)]
-                loop.carry([step(place, each) for place, each in zip(places, loop.carried, strict=True)])
+                positions = [f.add(loop.index, k * self.lanes) for k in range(SIDE_BY_SIDE)]
+                loop.carry([step(position, each) for position, each in zip(positions, loop.carried, strict=True)])
             carry = loop.results
         carried = list(carry)
         for k, column in enumerate(range(begin + iterations * stride, end, self.lanes)):

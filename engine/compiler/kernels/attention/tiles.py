@@ -92,8 +92,8 @@ class TileFunctions:
             result += [f.fmul(each, f.splat(factor, lanes)) for each, (lanes, _) in zip(line, panel, strict=True)]
         return result
 
-    def _keep(self, f: Function, panel: Panel, row: int, line: Sequence[Value], places: tuple[Value, Value]) -> None:
-        states, target = places
+    def _keep(self, f: Function, panel: Panel, row: int, line: Sequence[Value], addresses: tuple[Value, Value]) -> None:
+        states, target = addresses
         if self.rows.has_blocks:
             for value, first in zip(line, starts_of(panel), strict=True):
                 f.store(value, f.at(target, row * self.sum_width + first))

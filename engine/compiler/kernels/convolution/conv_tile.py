@@ -124,7 +124,7 @@ class TileWriter:
             shift = self._shift(target) if code.has_shift else None
             totals = [as_floats(f, each) for each in self._shifted(totals, shift)]
         if sums is None:
-            for (row, column), pixel in zip(self._places, self._pixels(totals), strict=True):
+            for (row, column), pixel in zip(self._positions, self._pixels(totals), strict=True):
                 target.at(0, row, column).store_panel(pixel, code.panel)
         else:
             self._finish_all(sums, totals, target)
@@ -156,7 +156,7 @@ class TileWriter:
         return [self.f.binary("add", each, shift[k % len(shift)]) for k, each in enumerate(totals)]
 
     @property
-    def _places(self) -> Iterator[tuple[int, int]]:
+    def _positions(self) -> Iterator[tuple[int, int]]:
         """Iterate over row and column of every pixel."""
         return product(range(self.code.rows), range(self.code.columns))
 
@@ -168,7 +168,7 @@ class TileWriter:
         """Prefetch the lines the tile writes and reads at its end, while it multiplies."""
         for address, strides in target.tensors:
             if strides.w:
-                for (row, column), first in product(self._places, self.code.starts):
+                for (row, column), first in product(self._positions, self.code.starts):
                     self.f.prefetch(self.f.at(address, strides.offset(0, row, column, first)))
 
     def _walk_planes(
@@ -282,7 +282,7 @@ class TileWriter:
             if (offset + first) % code.memory.line_floats < lanes:
                 f.prefetch(f.at(weights, first + code.memory.ahead_bytes // 4))
         result = []
-        for (row, column), pixel in zip(self._places, self._pixels(totals), strict=True):
+        for (row, column), pixel in zip(self._positions, self._pixels(totals), strict=True):
             value = f.load("float", f.at(f.at(at, row * code.steps[0]), column * code.steps[1]))
             for (lanes, _), each, before in zip(code.panel, vectors, pixel, strict=True):
                 repeated = f.splat(value, lanes)

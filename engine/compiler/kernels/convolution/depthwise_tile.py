@@ -92,8 +92,8 @@ def _cycles(
     """Return the cost of a tile, in multiply-adds."""
     products = tile.rows * tile.columns * kernel[0] * kernel[1]
     lines = {row * stride[0] + ky * dilation[0] for row in range(tile.rows) for ky in range(kernel[0])}
-    places = {t * stride[1] + kx * dilation[1] for t in range(tile.columns) for kx in range(kernel[1])}
-    loads = len(lines) * len(places)
+    positions = {t * stride[1] + kx * dilation[1] for t in range(tile.columns) for kx in range(kernel[1])}
+    loads = len(lines) * len(positions)
     live = live_totals(tile, kernel, stride, dilation)
     if not is_resident(host, tile, kernel, stride, dilation):
         loads += tile.rows * kernel[0] * kernel[1]

@@ -165,10 +165,10 @@ class _Writer(TileWriter):
         f, code, outputs, type_ = self.f, self.code, self._outputs, vector(self.lanes)
         rows = [f.load(type_, f.at(weights, (number * outputs + k) * self.lanes)) for k in range(outputs)]
         result = []
-        for place, (row, column) in enumerate(product(range(code.rows), range(code.columns))):
+        for pixel, (row, column) in enumerate(product(range(code.rows), range(code.columns))):
             at = f.at(f.at(f.at(image, row * code.steps[0]), column * code.steps[1]), number * self.lanes)
             values = f.load_lanes(type_, at, count)
-            sums = totals[place * outputs : (place + 1) * outputs]
+            sums = totals[pixel * outputs : (pixel + 1) * outputs]
             result += [f.fma(values, each, before) for each, before in zip(rows, sums, strict=True)]
         return result
 

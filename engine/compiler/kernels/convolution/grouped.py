@@ -129,10 +129,10 @@ def _ranked(
 
     def cost(tile: ConvTile) -> float:
         pixels = tile.rows * tile.columns
-        places = len({t * stride + k * dilation for t in range(tile.columns) for k in range(written)})
-        shuffled = tile.rows * places * (across // written)
+        positions = len({t * stride + k * dilation for t in range(tile.columns) for k in range(written)})
+        shuffled = tile.rows * positions * (across // written)
         # Pixels stay in registers beside the sums; those that find no register are loaded again.
-        live = pixels + tile.rows * places + written + inputs + 2
+        live = pixels + tile.rows * positions + written + inputs + 2
         spilled = max(0, live - host.registers) * (across // written)
         step = max(pixels * across + shuffled, host.products_in_flight * across) + 0.5 * across + spilled
         return down * (inputs * step + 0.5 * shuffled) + 60 + 2.5 * pixels
@@ -172,10 +172,10 @@ class GroupedConv(Conv):
 
     def write_tile(self, module: Module, panel: Panel, columns: int) -> str:
         tile = replace(self.tile_of(panel, columns), is_far=False, is_source_far=False)
-        writer = partial(_Writer, packed=self.packed, pitch=self.source.w, places=self._places(columns))
+        writer = partial(_Writer, packed=self.packed, pitch=self.source.w, readers=self._readers(columns))
         return emit_tile(module, tile, writer)
 
-    def _places(self, columns: int) -> dict[int, list[tuple[int, int]]]:
+    def _readers(self, columns: int) -> dict[int, list[tuple[int, int]]]:
         """Return the (output pixel, tap) pairs that read each input pixel of a row, from left to right."""
         met: dict[int, list[tuple[int, int]]] = {}
         for column, tap in product(range(columns), range(self.taps_in_run)):
@@ -189,26 +189,28 @@ class _Writer(TileWriter):
 
     Args:
         pitch: distance of neighbouring input pixels.
-        places: (output pixel, tap) pairs that read each input pixel of a row.
+        readers: (output pixel, tap) pairs that read each input pixel of a row.
     """
 
     packed: PackedGroups
     pitch: int
-    places: Mapping[int, Sequence[tuple[int, int]]]
+    readers: Mapping[int, Sequence[tuple[int, int]]]
 
     def _run(self, image: Value, weights: Value, ahead: Value | None, totals: list[Value]) -> list[Value]:
         """Emit one or all taps of a row: every pixel is loaded once, and each of its channels shuffled once."""
         f, code, sums = self.f, self.code, list(totals)
         self._fetch_weights(ahead, code.run)
-        met = [*product(range(code.rows), self.places)]
-        pixels = [self._channels(f.at(f.at(image, row * code.steps[0]), place * self.pitch)) for row, place in met]
+        met = [*product(range(code.rows), self.readers)]
+        pixels = [
+            self._channels(f.at(f.at(image, row * code.steps[0]), position * self.pitch)) for row, position in met
+        ]
         inputs, (lanes, _) = self.packed.inputs, code.panel[0]
         for channel in range(inputs):
             terms = range(channel, code.run, inputs)
             of_taps = [f.load(vector(lanes), f.at(weights, term * code.width)) for term in terms]
-            for (row, place), each in zip(met, pixels, strict=True):
+            for (row, position), each in zip(met, pixels, strict=True):
                 value = self._spread(each, channel)
-                for column, tap in self.places[place]:
+                for column, tap in self.readers[position]:
                     k = row * code.columns + column
                     sums[k] = f.fma(value, of_taps[tap], sums[k])
         return sums
@@ -224,5 +226,5 @@ class _Writer(TileWriter):
         packed, (lanes, real) = self.packed, self.code.panel[0]
         if lanes_of(pixel.type) == 1:
             return self.f.splat(pixel, lanes)
-        places = [packed.source_of(lane, channel) if lane < real else None for lane in range(lanes)]
-        return self.f.shuffle(pixel, Value("poison", pixel.type), places)
+        positions = [packed.source_of(lane, channel) if lane < real else None for lane in range(lanes)]
+        return self.f.shuffle(pixel, Value("poison", pixel.type), positions)

@@ -59,14 +59,16 @@ def add_bytes(f: Function, a: Value, b: Value, total: Value) -> Value:
         words = [total, as_integers(f, a), as_integers(f, b)]
         return f.call(f"llvm.x86.avx512.vpdpbusd.{_VNNI[lanes]}", words, total.type)
     first, second = as_integers(f, a), as_integers(f, b)
-    for place in range(4):
-        total = f.binary("add", total, f.binary("mul", _byte(f, first, place, "lshr"), _byte(f, second, place, "ashr")))
+    for position in range(4):
+        total = f.binary(
+            "add", total, f.binary("mul", _byte(f, first, position, "lshr"), _byte(f, second, position, "ashr"))
+        )
     return total
 
 
-def _byte(f: Function, words: Value, place: int, shift: str) -> Value:
+def _byte(f: Function, words: Value, position: int, shift: str) -> Value:
     """Emit a byte of each word, zero- or sign-extended."""
-    highest = f.binary("shl", words, constant(24 - 8 * place, words.type))
+    highest = f.binary("shl", words, constant(24 - 8 * position, words.type))
     return f.binary(shift, highest, constant(24, words.type))
 
 

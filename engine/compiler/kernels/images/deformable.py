@@ -42,7 +42,7 @@ class DeformableSampling(Kernel):
         sizes: rows and columns of the images.
         source: strides of the images: batch, channels, rows, columns.
         kernel, stride, padding, dilation: of the convolution.
-        places: rows and columns of the output.
+        output_size: rows and columns of the output.
         offsets, masks: their strides, along channels from tap to tap; masks may be None.
         target: strides of the output: batch, rows, columns.
     """
@@ -55,7 +55,7 @@ class DeformableSampling(Kernel):
     stride: tuple[int, int]
     padding: tuple[int, int]
     dilation: tuple[int, int]
-    places: tuple[int, int]
+    output_size: tuple[int, int]
     offsets: tuple[int, ...]
     masks: tuple[int, ...] | None
     segments: tuple[Segment, ...]
@@ -74,12 +74,12 @@ class DeformableSampling(Kernel):
     @property
     def lines(self) -> int:
         """Return the rows of all images."""
-        return self.batch * self.places[0]
+        return self.batch * self.output_size[0]
 
     @property
     def block(self) -> int:
         """Return the rows of a chunk."""
-        line = 16 * self.taps * self.channels * self.places[1]
+        line = 16 * self.taps * self.channels * self.output_size[1]
         return largest(1, smallest(self.lines, self.host.chunk_bytes // line))
 
     @property
@@ -88,19 +88,19 @@ class DeformableSampling(Kernel):
 
     @property
     def flops(self) -> int:
-        return 8 * self.lines * self.places[1] * self.taps * self.channels
+        return 8 * self.lines * self.output_size[1] * self.taps * self.channels
 
     def emit(self, module: Module) -> None:
         f, (source, offsets, masks, target), chunk = start(module, self, 4)
         with f.loop(*block_of(f, chunk, self.block, self.lines)) as each:
-            n, row = f.divmod(each.index, self.places[0])
+            n, row = f.divmod(each.index, self.output_size[0])
             image = f.at(source, f.mul(n, self.source[0]))
             out = f.at(target, f.add(f.mul(n, self.target[0]), f.mul(row, self.target[1])))
             moves = f.at(offsets, f.add(f.mul(n, self.offsets[0]), f.mul(row, self.offsets[2])))
             shares = masks
             if self.masks is not None:
                 shares = f.at(masks, f.add(f.mul(n, self.masks[0]), f.mul(row, self.masks[2])))
-            with f.loop(0, self.places[1]) as column:
+            with f.loop(0, self.output_size[1]) as column:
                 pixel = f.at(out, f.mul(column.index, self.target[2]))
                 at = f.at(moves, f.mul(column.index, self.offsets[3]))
                 share = shares if self.masks is None else f.at(shares, f.mul(column.index, self.masks[3]))
@@ -113,9 +113,9 @@ class DeformableSampling(Kernel):
                     self._see(f, image, at, share, pixel, tap, corner)
         f.finish()
 
-    def _corner(self, f: Function, axis: int, place: Index, tap: Index) -> Value:
+    def _corner(self, f: Function, axis: int, position: Index, tap: Index) -> Value:
         """Emit the position of a tap before its offset is added."""
-        first = f.sub(f.mul(place, self.stride[axis]), self.padding[axis])
+        first = f.sub(f.mul(position, self.stride[axis]), self.padding[axis])
         return f.convert("sitofp", as_value(f.add(first, f.mul(tap, self.dilation[axis]))), "float")
 
     def _see(

@@ -93,7 +93,7 @@ class Sampling(Kernel):
         sizes: of the image along its axes.
         channels: number of channels.
         source: strides of the images: batch, channels, axes.
-        places: positions along their axes; a line is the last axis.
+        positions: positions along their axes; a line is the last axis.
         grid: strides of the grid: batch, axes of positions, coordinates; the last coordinate is of the first axis.
         target: strides of the result: batch, channels, axes of positions.
     """
@@ -103,7 +103,7 @@ class Sampling(Kernel):
     channels: int
     sizes: tuple[int, ...]
     source: tuple[int, ...]
-    places: tuple[int, ...]
+    positions: tuple[int, ...]
     grid: tuple[int, ...]
     target: tuple[int, ...]
     mode: Mode
@@ -113,12 +113,12 @@ class Sampling(Kernel):
     @property
     def lines(self) -> int:
         """Return the lines of positions."""
-        return self.batch * math.prod(self.places[:-1])
+        return self.batch * math.prod(self.positions[:-1])
 
     @property
     def block(self) -> int:
         """Return the lines of a chunk."""
-        line = 16 * self.places[-1] * (self.channels + 4)
+        line = 16 * self.positions[-1] * (self.channels + 4)
         return largest(1, smallest(self.lines, self.host.chunk_bytes // line))
 
     @property
@@ -128,7 +128,7 @@ class Sampling(Kernel):
     @property
     def flops(self) -> int:
         taps = math.prod([{"nearest": 1, "bilinear": 2, "bicubic": 4}[self.mode]] * len(self.sizes))
-        return 2 * taps * self.lines * self.places[-1] * self.channels
+        return 2 * taps * self.lines * self.positions[-1] * self.channels
 
     def emit(self, module: Module) -> None:
         f, (source, grid, target), chunk = start(module, self, 3)
@@ -140,19 +140,19 @@ class Sampling(Kernel):
             rest: Index = each.index
             line, out = grid, target
             for axis in reversed(range(rank - 1)):
-                rest, place = f.divmod(rest, self.places[axis])
+                rest, index = f.divmod(rest, self.positions[axis])
                 line, out = (
-                    f.at(line, f.mul(place, self.grid[1 + axis])),
-                    f.at(out, f.mul(place, self.target[2 + axis])),
+                    f.at(line, f.mul(index, self.grid[1 + axis])),
+                    f.at(out, f.mul(index, self.target[2 + axis])),
                 )
             image = f.at(source, f.mul(rest, self.source[0]))
             line, out = f.at(line, f.mul(rest, self.grid[0])), f.at(out, f.mul(rest, self.target[0]))
-            with f.loop(0, self.places[-1]) as column:
+            with f.loop(0, self.positions[-1]) as column:
                 at = f.at(line, f.mul(column.index, self.grid[rank]))
                 coordinates = [f.load("float", f.at(at, (rank - 1 - axis) * self.grid[-1])) for axis in range(rank)]
                 taps = [self._taps(f, coordinate, axis) for axis, coordinate in enumerate(coordinates)]
-                place = f.at(out, f.mul(column.index, self.target[1 + rank]))
-                channels.sample(f, together(f, taps), image, place)
+                pixel = f.at(out, f.mul(column.index, self.target[1 + rank]))
+                channels.sample(f, together(f, taps), image, pixel)
         f.finish()
 
     def _taps(self, f: Function, coordinate: Value, axis: int) -> list[Tap]:
@@ -161,9 +161,9 @@ class Sampling(Kernel):
         position = self._position(f, coordinate, size)
         if self.mode == "bicubic":
             below = f.intrinsic("floor", position)
-            places = [f.fadd(below, like(below, tap)) for tap in range(-1, 3)]
-            weights = [_keys(f, f.fsub(place, position)) for place in places]
-            bounded = [self._bounded(f, place, size) for place in places]
+            neighbours = [f.fadd(below, like(below, tap)) for tap in range(-1, 3)]
+            weights = [_keys(f, f.fsub(neighbour, position)) for neighbour in neighbours]
+            bounded = [self._bounded(f, neighbour, size) for neighbour in neighbours]
             return [tap_at(f, *each, size, step) for each in zip(bounded, weights, strict=True)]
         position = self._bounded(f, position, size)
         if self.mode == "nearest":
@@ -210,11 +210,11 @@ def linear_taps(f: Function, position: Value, size: int, step: int) -> list[Tap]
     ]
 
 
-def tap_at(f: Function, place: Value, weight: Value | None, size: int, step: int) -> Tap:
+def tap_at(f: Function, position: Value, weight: Value | None, size: int, step: int) -> Tap:
     """Emit the tap at an integral position."""
-    is_first = f.compare("oge", place, like(place, 0.0))
-    is_inside = f.binary("and", is_first, f.compare("olt", place, like(place, size)))
-    index = f.convert("fptosi", f.select(is_inside, place, like(place, 0.0)), "i64")
+    is_first = f.compare("oge", position, like(position, 0.0))
+    is_inside = f.binary("and", is_first, f.compare("olt", position, like(position, size)))
+    index = f.convert("fptosi", f.select(is_inside, position, like(position, 0.0)), "i64")
     return Tap(f.mul(index, step), is_inside, weight)
 
 

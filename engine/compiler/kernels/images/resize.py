@@ -163,8 +163,8 @@ class Resize(Kernel):
         for plane in lines:
             rows = []
             for line in plane:
-                places = [f.at(f.at(line, distance), channel) for distance, _ in entries[2]]
-                rows.append(_weighted(f, [f.load_lanes(vector(lanes), at, real) for at in places], of_columns))
+                addresses = [f.at(f.at(line, distance), channel) for distance, _ in entries[2]]
+                rows.append(_weighted(f, [f.load_lanes(vector(lanes), at, real) for at in addresses], of_columns))
             planes.append(_weighted(f, rows, of_rows))
         return _weighted(f, planes, of_planes)
 

@@ -118,18 +118,18 @@ class _Writer:
         f, axis = self._f, self._axis
         if axis.method == "stay":
             return [(as_value(number), _number(1.0))]
-        place = self._place(number, ratio)
+        position = self._position(number, ratio)
         if axis.method == "nearest":
-            return [(self._clipped(self._whole(self._nearest(place))), _number(1.0))]
+            return [(self._clipped(self._whole(self._nearest(position))), _number(1.0))]
         last = self._float(f.sub(axis.size, 1))
         if axis.method.endswith("linear"):
-            place = self._larger(place, _number(0.0))
+            position = self._larger(position, _number(0.0))
         if axis.method == "onnx_linear":
-            place = self._smaller(place, last)
-        lower = f.intrinsic("floor", place)
+            position = self._smaller(position, last)
+        lower = f.intrinsic("floor", position)
         if axis.method in ("linear", "cubic"):
             lower = self._smaller(lower, last)
-        part = f.fsub(place, lower)
+        part = f.fsub(position, lower)
         if axis.method in ("linear", "cubic"):
             part = self._smaller(self._larger(part, _number(0.0)), _number(1.0))
         whole = self._whole(lower)
@@ -140,25 +140,25 @@ class _Writer:
         distances = [(tap, f.fsub(part, _number(float(tap)))) for tap in range(-1, 3)]
         return [(self._clipped(f.add(whole, tap)), self._keys(distance)) for tap, distance in distances]
 
-    def _place(self, number: Index, ratio: Value) -> Value:
+    def _position(self, number: Index, ratio: Value) -> Value:
         f, axis = self._f, self._axis
-        place = self._float(number)
+        position = self._float(number)
         if axis.before:
-            place = f.fadd(place, _number(axis.before))
+            position = f.fadd(position, _number(axis.before))
         if axis.is_scale and axis.ratio == "corners":
             steps = self._float(f.maximum(f.sub(axis.count, 1), 1))
-            place = f.fdiv(f.fmul(place, self._float(f.sub(axis.size, 1))), steps)
+            position = f.fdiv(f.fmul(position, self._float(f.sub(axis.size, 1))), steps)
         else:
-            place = f.fdiv(place, ratio) if axis.is_scale else f.fmul(place, ratio)
+            position = f.fdiv(position, ratio) if axis.is_scale else f.fmul(position, ratio)
         if axis.after:
-            place = f.fsub(place, _number(axis.after))
-        return f.select(f.less(1, axis.count), place, _number(0.0)) if axis.starts_at_zero else place
+            position = f.fsub(position, _number(axis.after))
+        return f.select(f.less(1, axis.count), position, _number(0.0)) if axis.starts_at_zero else position
 
-    def _nearest(self, place: Value) -> Value:
+    def _nearest(self, position: Value) -> Value:
         f, rounding = self._f, self._axis.rounding
         if rounding in ("floor", "ceil"):
-            return f.intrinsic(rounding, place)
-        wide = f.convert("fpext", place, "double")
+            return f.intrinsic(rounding, position)
+        wide = f.convert("fpext", position, "double")
         half, tolerance = constant(0.5, "double"), constant(HALF_WAY, "double")
         if rounding == "round_prefer_floor":
             return f.intrinsic("ceil", f.fsub(f.fsub(wide, half), tolerance))
@@ -175,8 +175,8 @@ class _Writer:
         outer = f.select(f.compare("oge", x, _number(2.0)), _number(0.0), outer)
         return f.select(f.compare("ole", x, _number(1.0)), inner, outer)
 
-    def _whole(self, place: Value) -> Value:
-        return self._f.convert("fptosi", place, "i64")
+    def _whole(self, position: Value) -> Value:
+        return self._f.convert("fptosi", position, "i64")
 
     def _clipped(self, index: Index) -> Value:
         """Emit the index, clamped to the axis."""

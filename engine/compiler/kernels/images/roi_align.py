@@ -83,10 +83,10 @@ class RegionAlign(Kernel):
             with f.unless(is_fine):
                 f.store(constant(OUTSIDE, "i32"), fault_flag)
             with f.when(is_fine):
-                place = f.at(source, f.mul(f.convert("fptosi", image, "i64"), self.source[0]))
+                pixels = f.at(source, f.mul(f.convert("fptosi", image, "i64"), self.source[0]))
                 with f.loop(0, self.bins[0]) as row, f.loop(0, self.bins[1]) as column:
                     self._clear(f, total, lanes)
-                    self._add(f, place, total, lanes, (row.index, column.index), starts, steps, counts)
+                    self._add(f, pixels, total, lanes, (row.index, column.index), starts, steps, counts)
                     offset = f.add(f.mul(row.index, self.target[2]), f.mul(column.index, self.target[3]))
                     self._finish(f, total, lanes, f.at(out, offset), counts)
         f.finish()
@@ -124,7 +124,7 @@ class RegionAlign(Kernel):
         image: Value,
         total: Value,
         lanes: int,
-        place: tuple[Index, Index],
+        cell: tuple[Index, Index],
         starts: list[Value],
         steps: list[Value],
         counts: list[Index],
@@ -132,9 +132,9 @@ class RegionAlign(Kernel):
         """Add up all samples of a bin."""
         channels = Channels(self.channels, self.source[1], 1, lanes)
         with f.loop(0, counts[0]) as down:
-            rows = self._taps(f, 0, _position(f, place[0], starts[0], steps[0], down.index, counts[0]))
+            rows = self._taps(f, 0, _position(f, cell[0], starts[0], steps[0], down.index, counts[0]))
             with f.loop(0, counts[1]) as along:
-                columns = self._taps(f, 1, _position(f, place[1], starts[1], steps[1], along.index, counts[1]))
+                columns = self._taps(f, 1, _position(f, cell[1], starts[1], steps[1], along.index, counts[1]))
                 channels.sample(f, together(f, [rows, columns]), image, total, adds=True)
 
     def _taps(self, f: Function, axis: int, position: Value) -> list[Tap]:
@@ -168,9 +168,9 @@ class RegionAlign(Kernel):
             store(whole, self.channels - whole)
 
 
-def _position(f: Function, place: Index, start: Value, step: Value, sample: Index, count: Index) -> Value:
+def _position(f: Function, cell: Index, start: Value, step: Value, sample: Index, count: Index) -> Value:
     """Emit the position of a sample of a bin: (bin + (sample + 0.5) / count) * size + start."""
     above = f.fadd(f.convert("sitofp", as_value(sample), "double"), constant(0.5, "double"))
     part = f.fdiv(above, f.convert("sitofp", as_value(count), "double"))
-    number = f.fadd(f.convert("sitofp", as_value(place), "float"), f.convert("fptrunc", part, "float"))
+    number = f.fadd(f.convert("sitofp", as_value(cell), "float"), f.convert("fptrunc", part, "float"))
     return f.fadd(f.fmul(number, step), start)

@@ -69,10 +69,10 @@ class Gather(Kernel):
         lanes = fitting_lanes(self.columns, self.host.lanes)
         with f.loop(*block_of(f, chunk, self.block, self.count)) as each:
             line = f.at(table, f.mul(self._row(f, f.at(indices, each.index, self.bits // 8), fault_flag), self.source))
-            place = target.at(0, each.index)
+            row_target = target.at(0, each.index)
 
             def copy(column: Index, count: int, carried: Value) -> Value:
-                place.store(f.load_lanes(vector(lanes), f.at(line, column), count), count, c=column)
+                row_target.store(f.load_lanes(vector(lanes), f.at(line, column), count), count, c=column)
                 return carried
 
             walk_row(f, self.columns, lanes, [constant(0.0, vector(lanes))] * SIDE_BY_SIDE, copy)
@@ -160,22 +160,22 @@ class ElementGather(Kernel):
         f, (target, source, *indices, fault_flag), chunk = start(module, self, 3 + len(self.positions))
         is_shared = all(each.strides[-1] == 0 for each in self.positions)
         with f.loop(*block_of(f, chunk, self.block, self.rows)) as row:
-            places = self._places(f, row.index)
-            out = f.at(target, _offset(f, places, self.target), self.element)
-            line = f.at(source, _offset(f, places, self.source), self.element)
+            loop_indices = self._loop_indices(f, row.index)
+            out = f.at(target, _offset(f, loop_indices, self.target), self.element)
+            line = f.at(source, _offset(f, loop_indices, self.source), self.element)
             at = [
-                f.at(base, _offset(f, places, each.strides), each.bits // 8)
+                f.at(base, _offset(f, loop_indices, each.strides), each.bits // 8)
                 for base, each in zip(indices, self.positions, strict=True)
             ]
             if is_shared:
                 self._copy(f, out, self._picked(f, line, at, 0, fault_flag))
             else:
                 with f.loop(0, self.sizes[-1]) as column:
-                    place = f.at(line, f.mul(column.index, self.source[-1]), self.element)
-                    self._move(f, out, column.index, self._picked(f, place, at, column.index, fault_flag), 0)
+                    address = f.at(line, f.mul(column.index, self.source[-1]), self.element)
+                    self._move(f, out, column.index, self._picked(f, address, at, column.index, fault_flag), 0)
         f.finish()
 
-    def _places(self, f: Function, row: Index) -> list[Index]:
+    def _loop_indices(self, f: Function, row: Index) -> list[Index]:
         """Emit the index along every loop but the last."""
         found: list[Index] = []
         for size in reversed(self.sizes[1:-1]):
@@ -216,8 +216,8 @@ class ElementGather(Kernel):
         f.store(value, f.at(out, f.mul(to, self.target[-1]), self.element), self.element)
 
 
-def _offset(f: Function, places: Sequence[Index], strides: Sequence[int]) -> Index:
+def _offset(f: Function, indices: Sequence[Index], strides: Sequence[int]) -> Index:
     offset: Index = 0
-    for place, stride in zip(places, strides, strict=False):
-        offset = f.add(offset, f.mul(place, stride))
+    for index, stride in zip(indices, strides, strict=False):
+        offset = f.add(offset, f.mul(index, stride))
     return offset

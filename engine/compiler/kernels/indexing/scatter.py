@@ -90,8 +90,8 @@ class ElementScatter(Kernel):
             at = self._moved(f, iteration.index, range(self.apart), [target, source, *indices])
             rest = range(self.apart, len(self.sizes))
             with f.loop(0, math.prod(self.sizes[self.apart :])) as each:
-                out, line, *places = self._moved(f, each.index, rest, at)
-                self._put(f, out, line, places, fault_flag)
+                out, line, *addresses = self._moved(f, each.index, rest, at)
+                self._put(f, out, line, addresses, fault_flag)
         f.finish()
 
     def _moved(self, f: Function, number: Index, loops: range, at: Sequence[Value]) -> list[Value]:
@@ -110,10 +110,10 @@ class ElementScatter(Kernel):
             ]
         return found
 
-    def _put(self, f: Function, out: Value, line: Value, places: Sequence[Value], fault_flag: Value) -> None:
+    def _put(self, f: Function, out: Value, line: Value, addresses: Sequence[Value], fault_flag: Value) -> None:
         size, all_inside = TYPES[self.dtype][1], constant(1, "i1")
-        for place, each in zip(places, self.positions, strict=True):
-            index = load_index(f, place, each.bits)
+        for address, each in zip(addresses, self.positions, strict=True):
+            index = load_index(f, address, each.bits)
             if each.wraps:
                 wrapped = f.op("i64", f"add i64 {index.text}, {as_value(each.size).text}")
                 index = f.select(f.less(index, 0), wrapped, index)

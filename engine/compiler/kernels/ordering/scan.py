@@ -79,10 +79,10 @@ class Scan(Lines):
         first = {"sum": 0.0, "product": 1.0, "logarithm": -math.inf}[self.mode]
         neutral = constant(first, vector(self.lanes))
         with f.loop(0, self.size, carry=[neutral]) as step:
-            place: Index = f.mul(step.index, self.inner)
-            x = f.load_lanes(vector(self.lanes), f.at(source, place), count)
+            offset: Index = f.mul(step.index, self.inner)
+            x = f.load_lanes(vector(self.lanes), f.at(source, offset), count)
             total = _FOLDS[self.mode](f, step.carried[0], x)
-            f.store_lanes(total, f.at(target, place), count)
+            f.store_lanes(total, f.at(target, offset), count)
             step.carry([total])
 
 
@@ -116,11 +116,11 @@ class TypedScan(Scan):
             outer, panel = f.divmod(each.index, self.panels)
             first = f.add(f.mul(outer, self.size * self.inner), f.mul(panel, self.lanes))
             with f.loop(0, self.size, carry=[neutral]) as step:
-                place = f.add(first, f.mul(step.index, self.inner))
-                x = f.load(vector(self.lanes, element), f.at(source, place, size), size)
+                offset = f.add(first, f.mul(step.index, self.inner))
+                x = f.load(vector(self.lanes, element), f.at(source, offset, size), size)
                 number = to_domain(f, x, dtype, self.domain, self.host)
                 total = add(f, step.carried[0], Value(number.text, number.type))
-                f.store(to_dtype(f, total, result, self.host), f.at(target, place, result_size), result_size)
+                f.store(to_dtype(f, total, result, self.host), f.at(target, offset, result_size), result_size)
                 step.carry([total])
         f.finish()
 
@@ -129,7 +129,7 @@ class TypedScan(Scan):
 class RunningExtreme(Lines):
     """Cumulative maximum or minimum and its index: the last of equal elements; NaN propagates.
 
-    Arguments: source, elements, places (int64); all (outer, size, inner) and contiguous.
+    Arguments: source, elements, indices (int64); all (outer, size, inner) and contiguous.
     """
 
     kind = "scan"
@@ -155,21 +155,21 @@ class RunningExtreme(Lines):
         return derived(self.with_dynamic(sizes, "outer", "size", "inner"), block=sizes.dynamic_count(self.block))
 
     def emit(self, module: Module) -> None:
-        f, (source, elements, places), chunk = start(module, self, 3)
+        f, (source, elements, indices), chunk = start(module, self, 3)
         first = constant(-math.inf if self.is_largest else math.inf, "float")
         with f.loop(*block_of(f, chunk, self.block, self.lines)) as each:
             outer, inner = f.divmod(each.index, self.inner)
             line = f.add(f.mul(outer, self.size * self.inner), inner)
             with f.loop(0, self.size, carry=[first, constant(0, "i64")]) as step:
                 at = f.add(line, f.mul(step.index, self.inner))
-                x, (best, place) = f.load("float", f.at(source, at)), step.carried
+                x, (best, index) = f.load("float", f.at(source, at)), step.carried
                 is_more = f.compare("oge" if self.is_largest else "ole", x, best)
                 is_more = f.binary("or", is_more, f.compare("uno", x, x))
                 # NaN beats all later elements except another NaN.
                 is_taken = f.binary("and", f.compare("ord", best, best), is_more)
                 best = f.select(is_taken, x, best)
-                place = f.select(f.binary("or", is_taken, f.compare("uno", x, x)), step.index, place)
+                index = f.select(f.binary("or", is_taken, f.compare("uno", x, x)), step.index, index)
                 f.store(best, f.at(elements, at))
-                f.store(place, f.at(places, at, 8), 8)
-                step.carry([best, place])
+                f.store(index, f.at(indices, at, 8), 8)
+                step.carry([best, index])
         f.finish()

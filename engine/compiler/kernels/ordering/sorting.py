@@ -5,7 +5,7 @@ exceeds all numbers, and -0 equals 0. The first few are selected one by one. Sho
 smaller elements. In long rows, a histogram of the leading bits removes elements that cannot be in the result; the rest
 is radix-sorted.
 
-Arguments: source, places (int64), elements, scratch.
+Arguments: source, indices (int64), elements, scratch.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _DIGITS = ((32, 11), (43, 10), (53, 11))
 _BINS = 1 << 11
 # Most chunks, each with its own scratch memory.
 _MOST_CHUNKS = 16
-_PLACE = (1 << 32) - 1
+_INDEX_MASK = (1 << 32) - 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +100,7 @@ class Sorting(Kernel):
         return 1 if self.is_short else 2 * self.width * self.chunks
 
     def emit(self, module: Module) -> None:
-        f, (source, places, elements, scratch), chunk = start(module, self, 4)
+        f, (source, indices, elements, scratch), chunk = start(module, self, 4)
         size = TYPES[self.dtype][1]
         if self.is_short:
             numbers, other, bins = f.reserve(self.width, 8), scratch, scratch
@@ -110,7 +110,7 @@ class Sorting(Kernel):
         with f.loop(*block_of(f, chunk, self.block, self.rows)) as row:
             line = f.at(source, f.mul(row.index, self.source), size)
             out = f.mul(row.index, self.count)
-            result = _Result(line, f.at(places, out, 8), f.at(elements, out, size), size)
+            result = _Result(line, f.at(indices, out, 8), f.at(elements, out, size), size)
             missing = self._pack(f, line, numbers)
             wanted = self._wanted(f, missing)
             if self.is_picked:
@@ -180,11 +180,11 @@ class Sorting(Kernel):
             bits = f.convert("zext" if self.dtype in ("bool", "uint8") else "sext", x, narrow)
         bits = f.binary("xor", bits, constant(-1, narrow)) if self.is_descending else bits
         high = f.binary("shl", f.convert("sext", bits, wide), constant(32, wide))
-        place = f.splat(as_value(column), lanes)
+        source_index = f.splat(as_value(column), lanes)
         if lanes > 1:
             steps = Value("<" + ", ".join(f"i64 {k}" for k in range(lanes)) + ">", wide)
-            place = f.binary("add", place, steps)
-        return f.binary("or", high, place)
+            source_index = f.binary("add", source_index, steps)
+        return f.binary("or", high, source_index)
 
     def _count(self, f: Function, numbers: Value, count: Index, wanted: Index, result: _Result) -> None:
         """Write every wanted element to its rank: the number of smaller elements."""
@@ -256,9 +256,9 @@ class Sorting(Kernel):
             with f.loop(0, count) as each:
                 number = f.load("i64", f.at(numbers, each.index, 8), 8)
                 at = f.at(bins, _digit(f, number, digit))
-                place = f.load("i32", at)
-                f.store(f.binary("add", place, constant(1, "i32")), at)
-                f.store(number, f.at(other, f.convert("zext", place, "i64"), 8), 8)
+                position = f.load("i32", at)
+                f.store(f.binary("add", position, constant(1, "i32")), at)
+                f.store(number, f.at(other, f.convert("zext", position, "i64"), 8), 8)
             numbers, other = other, numbers
 
 
@@ -267,15 +267,15 @@ class _Result:
     """Addresses of a row and of its sorted elements."""
 
     line: Value
-    places: Value
+    indices: Value
     elements: Value
     size: int
 
     def write(self, f: Function, number: Value, index: Index) -> None:
         """Store the element a number stands for, and its index."""
-        place = f.binary("and", number, constant(_PLACE, "i64"))
-        f.store(place, f.at(self.places, index, 8), 8)
-        element = f.load(f"i{8 * self.size}", f.at(self.line, place, self.size), self.size)
+        source_index = f.binary("and", number, constant(_INDEX_MASK, "i64"))
+        f.store(source_index, f.at(self.indices, index, 8), 8)
+        element = f.load(f"i{8 * self.size}", f.at(self.line, source_index, self.size), self.size)
         f.store(element, f.at(self.elements, index, self.size), self.size)
 
 

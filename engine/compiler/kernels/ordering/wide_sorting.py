@@ -3,7 +3,7 @@
 Every element becomes an unsigned key of the same order; NaN has the largest. Short rows are sorted by counting the
 smaller elements, long ones by a radix sort of keys and indices that skips digits equal in all keys. The sort is stable.
 
-Arguments: source, places (int64), elements, scratch.
+Arguments: source, indices (int64), elements, scratch.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class WideSorting(Sorting):
         return 1 if self.is_short else 4 * self.width * self.chunks
 
     def emit(self, module: Module) -> None:
-        f, (source, places, elements, scratch), chunk = start(module, self, 4)
+        f, (source, indices, elements, scratch), chunk = start(module, self, 4)
         if self.is_short:
             keys = f.reserve(self.width, 8)
         else:
@@ -41,7 +41,7 @@ class WideSorting(Sorting):
         with f.loop(*block_of(f, chunk, self.block, self.rows)) as row:
             line = f.at(source, f.mul(row.index, self.source), 8)
             out = f.mul(row.index, self.count)
-            target = f.at(places, out, 8), f.at(elements, out, 8)
+            target = f.at(indices, out, 8), f.at(elements, out, 8)
             self._keys(f, line, keys)
             if self.is_short:
                 self._counted(f, line, keys, wanted, target)
@@ -89,10 +89,10 @@ class WideSorting(Sorting):
                 _write(f, line, as_value(each.index), target, rank)
 
     def _tallied(
-        self, f: Function, keys: Value, key: Value, places: tuple[Index, Index], how: str, total: Value
+        self, f: Function, keys: Value, key: Value, bounds: tuple[Index, Index], how: str, total: Value
     ) -> Value:
         """Count the keys in a range that compare so, lane by lane, on top of ``total``."""
-        with f.loop(*places, self.lanes, carry=[total]) as loop:
+        with f.loop(*bounds, self.lanes, carry=[total]) as loop:
             others = f.load(key.type, f.at(keys, loop.index, 8), 8)
             found = f.convert("zext", f.compare(how, others, key), key.type)
             loop.carry([f.binary("add", loop.carried[0], found)])
@@ -123,8 +123,8 @@ class WideSorting(Sorting):
                 self._distribute(f, here, there, low, bins)
             here, there = f.select(is_shared, here, there), f.select(is_shared, there, here)
         with f.loop(0, self.count) as each:
-            place = f.load("i64", f.at(here, f.add(each.index, wanted + self.width), 8), 8)
-            _write(f, line, place, target, each.index)
+            source_index = f.load("i64", f.at(here, f.add(each.index, wanted + self.width), 8), 8)
+            _write(f, line, source_index, target, each.index)
 
     def _tally(self, f: Function, keys: Value, low: int, bins: Value) -> None:
         with f.loop(0, self.columns) as each:
@@ -140,13 +140,13 @@ class WideSorting(Sorting):
             each.carry([f.binary("add", each.carried[0], count)])
         with f.loop(0, self.columns) as each:
             key = f.load("i64", f.at(here, each.index, 8), 8)
-            place = f.load("i64", f.at(here, f.add(each.index, self.width), 8), 8)
+            source_index = f.load("i64", f.at(here, f.add(each.index, self.width), 8), 8)
             at = f.at(bins, _digit(f, key, low))
             to = f.load("i32", at)
             f.store(f.binary("add", to, constant(1, "i32")), at)
             goal = f.convert("zext", to, "i64")
             f.store(key, f.at(there, goal, 8), 8)
-            f.store(place, f.at(there, f.add(goal, self.width), 8), 8)
+            f.store(source_index, f.at(there, f.add(goal, self.width), 8), 8)
 
 
 def _digit(f: Function, key: Value, low: int) -> Value:
@@ -154,8 +154,8 @@ def _digit(f: Function, key: Value, low: int) -> Value:
     return f.binary("and", shifted, constant(_BINS - 1, "i64"))
 
 
-def _write(f: Function, line: Value, place: Value, target: tuple[Value, Value], index: Index) -> None:
+def _write(f: Function, line: Value, source_index: Value, target: tuple[Value, Value], index: Index) -> None:
     """Store an element and its index at a position of the result."""
-    places, elements = target
-    f.store(place, f.at(places, index, 8), 8)
-    f.store(f.load("i64", f.at(line, place, 8), 8), f.at(elements, index, 8), 8)
+    indices, elements = target
+    f.store(source_index, f.at(indices, index, 8), 8)
+    f.store(f.load("i64", f.at(line, source_index, 8), 8), f.at(elements, index, 8), 8)

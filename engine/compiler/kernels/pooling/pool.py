@@ -110,8 +110,8 @@ class PoolRow:
         """Fill a range of the line with the neutral element."""
         if self.kernel.across.is_inside or (isinstance(start, int) and isinstance(stop, int) and start >= stop):
             return
-        with self.f.loop(start, stop) as place:
-            self._write_line(place.index, self.neutral)
+        with self.f.loop(start, stop) as pixel:
+            self._write_line(pixel.index, self.neutral)
 
     def _fold_rows(self, first: Index, left: Index, right: Index) -> None:
         """Fill the line: for columns ``left`` to ``right``, reduce the rows of the windows."""
@@ -210,8 +210,8 @@ class Pool(PoolLayout):
             channel = f.mul(panel.index, VECTORS * self.host.lanes)
             volume, window = f.divmod(n, self.depth.count)
             source = element_address(f, image, self.source, f.mul(volume, self.depth.size), 0, 0, channel)
-            places = [as_value(each) for each in (window, h)]
-            arguments = [source, *places, tile.index, *target.at(n, h, 0, channel).addresses]
+            positions = [as_value(each) for each in (window, h)]
+            arguments = [source, *positions, tile.index, *target.at(n, h, 0, channel).addresses]
             for each in cases(f, panel.index, self.panels):
                 f.call(functions[each], arguments)
         f.finish()

@@ -3,7 +3,7 @@
 As in PyTorch, the first of equal elements is taken, NaN exceeds all numbers, and the last NaN is taken. Windows are
 clipped at all borders and read tap by tap, a vector of channels at a time.
 
-Arguments: image (its first pixel), target, places (int64).
+Arguments: image (its first pixel), target, indices (int64).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class PoolIndices(Kernel):
     Args:
         batch: output images, or output planes of volumes.
         depth, down, across: windows along planes, rows and columns.
-        source, target, places: strides, 1 along channels.
+        source, target, indices: strides, 1 along channels.
     """
 
     kind = "pool"
@@ -37,7 +37,7 @@ class PoolIndices(Kernel):
     across: WindowAxis
     source: Strides
     target: Strides
-    places: Strides
+    indices: Strides
 
     @cached_property
     def vectors(self) -> tuple[tuple[int, int], ...]:
@@ -64,7 +64,7 @@ class PoolIndices(Kernel):
         return -(-self.rows // self.block)
 
     def emit(self, module: Module) -> None:
-        f, (image, target, places), chunk = start(module, self, 3)
+        f, (image, target, indices), chunk = start(module, self, 3)
         with f.loop(*block_of(f, chunk, self.block, self.rows)) as row:
             n, h = f.divmod(row.index, self.down.count)
             volume, d = f.divmod(n, self.depth.count)
@@ -76,13 +76,13 @@ class PoolIndices(Kernel):
                     f.store_lanes(best, element_address(f, target, self.target, n, h, x.index, channel), real)
                     offset: Index = 0
                     for index, stride in (
-                        (n, self.places.n),
-                        (h, self.places.h),
-                        (x.index, self.places.w),
+                        (n, self.indices.n),
+                        (h, self.indices.h),
+                        (x.index, self.indices.w),
                         (channel, 1),
                     ):
                         offset = f.add(offset, f.mul(index, stride))
-                    f.store_lanes(f.convert("sext", where, vector(lanes, "i64")), f.at(places, offset, 8), real)
+                    f.store_lanes(f.convert("sext", where, vector(lanes, "i64")), f.at(indices, offset, 8), real)
         f.finish()
 
     def _found(

@@ -73,17 +73,17 @@ class PoolLayout(Kernel):
     @cached_property
     def room(self) -> int:
         """Return the pixels reserved for a line."""
-        return self.places
+        return self.line_pixels
 
     @cached_property
     def tile(self) -> int:
         """Return the output columns that share a line."""
-        places, axis = self.host.memory.first_bytes // (16 * width_of(self.panels[0])), self.across
-        limit = (places - axis.extent) // axis.stride + 1
+        pixels, axis = self.host.memory.first_bytes // (16 * width_of(self.panels[0])), self.across
+        limit = (pixels - axis.extent) // axis.stride + 1
         if axis.is_adaptive and is_symbolic((axis.size, axis.count)):
             return 1  # the extent of several windows depends on the sizes
         if axis.is_adaptive:
-            limit = places * axis.count // axis.size - 1
+            limit = pixels * axis.count // axis.size - 1
         lines = -(-axis.count // max(1, limit))
         # Symbolic simplification does not prove that it is at most the limit.
         return smallest(-(-axis.count // lines), max(1, limit))
@@ -94,7 +94,7 @@ class PoolLayout(Kernel):
         return -(-self.across.count // self.tile)
 
     @property
-    def places(self) -> int:
+    def line_pixels(self) -> int:
         """Return the pixels of a line."""
         axis = self.across
         if axis.is_adaptive:

@@ -119,10 +119,10 @@ class GroupedProduct(Kernel):
         return f.select(f.less(0, group), before, constant(0, "i64")), last
 
     def _multiply(
-        self, f: Function, names: dict[int, str], places: tuple[Value, Value, Value], bounds: tuple[Value, Value]
+        self, f: Function, names: dict[int, str], addresses: tuple[Value, Value, Value], bounds: tuple[Value, Value]
     ) -> None:
         """Emit all rows of a group, in the highest tiles that fit."""
-        (left, packed, out), (first, last) = places, bounds
+        (left, packed, out), (first, last) = addresses, bounds
         count = f.sub(last, first)
         above: int | None = None
         for height in self.heights:

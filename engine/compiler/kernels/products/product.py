@@ -131,8 +131,8 @@ class Product(Kernel):
             begin = self.left.at(f, left, [n, h])
             with f.loop(*tiles) as tile:
                 row = self._first_row(f, tile.index)
-                places = target.at(n, h, row, column).addresses
-                arguments = [f.at(begin, f.mul(row, self.left.row)), packed if self.is_packed else source, *places]
+                addresses = target.at(n, h, row, column).addresses
+                arguments = [f.at(begin, f.mul(row, self.left.row)), packed if self.is_packed else source, *addresses]
                 for part in cases(f, panel, self.panels):
                     f.call(functions[part], arguments)
         f.finish()

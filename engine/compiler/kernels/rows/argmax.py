@@ -1,6 +1,6 @@
 """Argmax and argmin of every row, with the element. NaN counts as the extreme; the first of equal elements is taken.
 
-Arguments: source, places (int64), elements.
+Arguments: source, indices (int64), elements.
 """
 
 from __future__ import annotations
@@ -61,34 +61,34 @@ class ArgExtreme(Lines):
         return lanes
 
     def emit(self, module: Module) -> None:
-        f, (source, places, elements), chunk = start(module, self, 3)
+        f, (source, indices, elements), chunk = start(module, self, 3)
         size = self.element[1]
         with f.loop(*block_of(f, chunk, self.block, self.rows)) as row:
             line = f.at(source, f.mul(row.index, self.source), size)
-            element, place = self._found(f, line)
-            f.store(f.convert("sext", place, "i64"), f.at(places, row.index, 8), 8)
+            element, index = self._found(f, line)
+            f.store(f.convert("sext", index, "i64"), f.at(indices, row.index, 8), 8)
             f.store(element, f.at(elements, row.index, size), size)
         f.finish()
 
     def _found(self, f: Function, line: Value) -> tuple[Value, Value]:
         lanes, whole, (type_, size) = self.lanes, self.columns // self.lanes * self.lanes, self.element
-        best, place = f.load(vector(lanes, type_), line, size), _counted(lanes)
+        best, index = f.load(vector(lanes, type_), line, size), _counted(lanes)
         if is_dynamic(whole) or whole > lanes:
-            with f.loop(lanes, whole, lanes, carry=[best, place]) as column:
+            with f.loop(lanes, whole, lanes, carry=[best, index]) as column:
                 x = f.load(vector(lanes, type_), f.at(line, column.index, size), size)
                 here = f.binary("add", f.splat(_short(f, column.index), lanes), _counted(lanes))
                 is_more = self._is_more(f, x, column.carried[0])
                 column.carry([f.select(is_more, x, column.carried[0]), f.select(is_more, here, column.carried[1])])
-            best, place = column.results
-        best, place = self._of_lanes(f, best, place)
+            best, index = column.results
+        best, index = self._of_lanes(f, best, index)
         if is_dynamic(whole) or whole < self.columns:
-            with f.loop(whole, self.columns, carry=[best, place]) as column:
+            with f.loop(whole, self.columns, carry=[best, index]) as column:
                 x = f.load(type_, f.at(line, column.index, size), size)
                 is_more = self._is_more(f, x, column.carried[0])
                 here = _short(f, column.index)
                 column.carry([f.select(is_more, x, column.carried[0]), f.select(is_more, here, column.carried[1])])
-            best, place = column.results
-        return best, place
+            best, index = column.results
+        return best, index
 
     def _is_more(self, f: Function, x: Value, best: Value) -> Value:
         """Emit whether x replaces the best so far, which comes before it; a NaN stays."""
@@ -102,29 +102,29 @@ class ArgExtreme(Lines):
         """Return whether an element may be NaN."""
         return self.dtype.startswith("float")
 
-    def _of_lanes(self, f: Function, bests: Value, places: Value) -> tuple[Value, Value]:
+    def _of_lanes(self, f: Function, bests: Value, indices: Value) -> tuple[Value, Value]:
         """Emit the best of the lanes, the first of equal ones."""
         lanes = lanes_of(bests.type)
         if lanes == 1:
-            return bests, places
+            return bests, indices
         pairs = [
             (
                 f.op(self.element[0], f"extractelement {bests.type} {bests.text}, i64 {lane}"),
-                f.op("i32", f"extractelement {places.type} {places.text}, i64 {lane}"),
+                f.op("i32", f"extractelement {indices.type} {indices.text}, i64 {lane}"),
             )
             for lane in range(lanes)
         ]
-        best, place = pairs[0]
+        best, index = pairs[0]
         for x, here in pairs[1:]:
             if self.is_floating:
                 both_nan = f.binary("and", f.compare("uno", x, x), f.compare("uno", best, best))
                 is_equal = f.binary("or", f.compare("oeq", x, best), both_nan)
             else:
                 is_equal = f.compare("eq", x, best)
-            is_first = f.binary("and", is_equal, f.compare("slt", here, place))
+            is_first = f.binary("and", is_equal, f.compare("slt", here, index))
             is_taken = f.binary("or", self._is_more(f, x, best), is_first)
-            best, place = f.select(is_taken, x, best), f.select(is_taken, here, place)
-        return best, place
+            best, index = f.select(is_taken, x, best), f.select(is_taken, here, index)
+        return best, index
 
 
 def _counted(lanes: int) -> Value:

@@ -169,9 +169,9 @@ class TypedReduction(Lines):
         whole, vectors = columns // stride * stride, columns // lanes * lanes
         if whole:
             with f.loop(0, whole, stride, carry=carried) as loop:
-                places = [f.add(loop.index, k * lanes) for k in range(SIDE_BY_SIDE)]
+                positions = [f.add(loop.index, k * lanes) for k in range(SIDE_BY_SIDE)]
                 loop.carry(
-                    [self._both(f, each, load(at, lanes)) for at, each in zip(places, loop.carried, strict=True)]
+                    [self._both(f, each, load(at, lanes)) for at, each in zip(positions, loop.carried, strict=True)]
                 )
             carried = loop.results
         first = carried[0]

@@ -69,19 +69,19 @@ class ShortRows:
         lanes, first = fitting_lanes(self.columns, self.lanes), number * self.columns
         if lanes == 1:
             return f.op(element_of(value.type), f"extractelement {value.type} {value.text}, i64 {first}")
-        places = [first + column if column < self.columns else None for column in range(lanes)]
-        return f.shuffle(value, Value("poison", value.type), places)
+        picks = [first + column if column < self.columns else None for column in range(lanes)]
+        return f.shuffle(value, Value("poison", value.type), picks)
 
     def _rotated(self, f: Function, value: Value, distance: int) -> Value:
         """Rotate every row by a distance."""
         return self._shuffled(f, value, lambda column: (column + distance) % self.columns) if distance else value
 
     def _shuffled(self, f: Function, value: Value, source: Callable[[int], int]) -> Value:
-        places = [
+        picks = [
             lane - lane % self.columns + source(lane % self.columns) if lane < self.used else lane
             for lane in range(self.lanes)
         ]
-        return f.shuffle(value, Value("poison", value.type), places)
+        return f.shuffle(value, Value("poison", value.type), picks)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,8 +114,8 @@ class Softmax(RowKernel):
     @property
     def is_dense(self) -> bool:
         """Return whether results and epilogue operands are contiguous."""
-        places = [(self.target, 1), *((each.h, each.c) for each in self.epilogue.operands)]
-        return all(place in ((self.columns, 1), (0, 0)) for place in places)
+        strides = [(self.target, 1), *((each.h, each.c) for each in self.epilogue.operands)]
+        return all(stride in ((self.columns, 1), (0, 0)) for stride in strides)
 
     @property
     def rows_at_once(self) -> int:

@@ -230,8 +230,8 @@ class Layout(Convolution):
                     depth = min(self.blocking.depth, self.in_channels - first)
                     block = at + part * self.part_floats(width) + weights * first * width
                     lines = packed[block : block + weights * depth * width].reshape(weights, depth * width)
-                    places = lines[:, depth * begin : depth * (begin + lanes)].reshape(weights, depth, lanes)
-                    places[:, :, :count] = filters[part][:, first : first + depth]
+                    panel_lines = lines[:, depth * begin : depth * (begin + lanes)].reshape(weights, depth, lanes)
+                    panel_lines[:, :, :count] = filters[part][:, first : first + depth]
                 channel, begin = channel + count, begin + lanes
             at += size
         return packed

@@ -72,7 +72,7 @@ def emit_input(
         for i in range(down.size):
             row = across.transform_pixels(f, [column[i] for column in columns])
             for j, value in enumerate(row):
-                f.store(value, f.at(target, filtering.places[i, j] * scratch.step))
+                f.store(value, f.at(target, filtering.storage_order[i, j] * scratch.step))
 
     *whole, last = vectors_of(channels, lanes)
     if last == (lanes, lanes):
@@ -109,10 +109,10 @@ def emit_product(
     f = module.inner(name, parameters)
     pixels, weights, sums, count = f.parameters
     starts, width = [sum(panel[:k]) for k in range(len(panel))], sum(panel)
-    places = [f.at(sums, tile * scratch.sum_pitch + start) for tile in range(at_once) for start in starts]
+    addresses = [f.at(sums, tile * scratch.sum_pitch + start) for tile in range(at_once) for start in starts]
     types = [vector(lanes) for lanes in panel] * at_once
     if adds:
-        totals = [f.load(type_, address) for type_, address in zip(types, places, strict=True)]
+        totals = [f.load(type_, address) for type_, address in zip(types, addresses, strict=True)]
     else:
         totals = [constant(0.0, type_) for type_ in types]
     with f.loop(0, count, unroll, carry=totals) as loop:
@@ -130,7 +130,7 @@ def emit_product(
                 for lanes, row in zip(panel, rows, strict=True):
                     totals.append(f.fma(f.splat(value, lanes), row, before[len(totals)]))
         loop.carry(totals)
-    for total, address in zip(loop.results, places, strict=True):
+    for total, address in zip(loop.results, addresses, strict=True):
         f.store(total, address)
     f.finish()
     return name
@@ -163,8 +163,8 @@ def emit_output(
     offset = f.load(type_, bias)
     columns = []
     for j in range(across.size):
-        places = [filtering.places[i, j] for i in range(down.size)]
-        values = [f.load(type_, f.at(sums, place * scratch.sum_step)) for place in places]
+        positions = [filtering.storage_order[i, j] for i in range(down.size)]
+        values = [f.load(type_, f.at(sums, position * scratch.sum_step)) for position in positions]
         columns.append(down.transform_sums(f, values))
 
     zero = constant(0.0, type_)

@@ -231,7 +231,7 @@ class Filtering:
         return dict(sorted(repeats.items(), key=lambda item: item[1]))
 
     @cached_property
-    def places(self) -> dict[tuple[int, int], int]:
+    def storage_order(self) -> dict[tuple[int, int], int]:
         """Return the storage position of each value of a transformed tile, by row and column."""
         down, across = (
             [min(i, count - 1) for i in range(size)] for size, count in zip(self.size, self.filter_size, strict=True)
@@ -243,7 +243,7 @@ class Filtering:
             for j, n in enumerate(across)
             if (m, n) == value
         ]
-        return {each: place for place, each in enumerate(order)}
+        return {each: position for position, each in enumerate(order)}
 
     def transform_filters(self, weight: Array) -> Array:
         """Return G g Gᵀ of filters (O, I, KH, KW): (parts, weights, I, O) in float64, in storage order."""

@@ -343,7 +343,7 @@ class Winograd(Layout):
                 offset = f.mul(number, self.host.lanes)
                 channel = f.add(f.mul(chunk.group, self.widths[0]), offset)
                 addresses = target.at(*origin, channel).addresses
-                places = [f.at(sums, offset), f.at(weights, channel), *addresses]
-                f.call(function, [*map(as_value, covered), fault_flag, *places])
+                arguments = [f.at(sums, offset), f.at(weights, channel), *addresses]
+                f.call(function, [*map(as_value, covered), fault_flag, *arguments])
 
             self._each(chunk, functions, counts, store)

@@ -67,7 +67,7 @@ def lower_deform(context: Context) -> Lowered:
         stride=(stride[0], stride[1]),
         padding=(padding[0], padding[1]),
         dilation=(dilation[0], dilation[1]),
-        places=(places[0], places[1]),
+        output_size=(places[0], places[1]),
         offsets=offset.strides,
         masks=None if mask is None else mask.strides,
         segments=segments,

@@ -46,7 +46,7 @@ def lower_grid_sample(context: Context) -> Lowered:
         channels=x.shape[1],
         sizes=x.shape[2:],
         source=image.strides,
-        places=places,
+        positions=places,
         grid=grid.strides,
         target=target.strides,
         mode=layer.mode,  # type: ignore[arg-type]

@@ -100,7 +100,7 @@ def with_places(
         across=across,
         source=dense_strides(image),
         target=dense_strides(target),
-        places=dense_strides(numbers),
+        indices=dense_strides(numbers),
         host=context.host,
     )
     steps = [*copies, context.step(kernel, image, target, numbers)]

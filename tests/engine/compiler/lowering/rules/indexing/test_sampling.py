@@ -92,9 +92,9 @@ def test_nothing_outside_is_read_or_written(level: str, at_end: bool) -> None:
         x, grid = values(2, channels, 4, 5), places(2, 3, 7, 2)
         layer = GridSample(mode=mode, padding_mode=outside, align_corners=False)
         kernel = Sampling(
-            batch=2, channels=channels, sizes=(4, 5), source=(20 * channels, 1, 5 * channels, channels), places=(3, 7),
-            grid=(42, 14, 2, 1), target=(21 * channels, 21, 7, 1), mode=layer.mode, outside=layer.padding_mode,
-            aligns_corners=False, host=describe(level),
+            batch=2, channels=channels, sizes=(4, 5), source=(20 * channels, 1, 5 * channels, channels),
+            positions=(3, 7), grid=(42, 14, 2, 1), target=(21 * channels, 21, 7, 1), mode=layer.mode,
+            outside=layer.padding_mode, aligns_corners=False, host=describe(level),
         )  # fmt: skip
         source = guarded_array(np.ascontiguousarray(x.transpose(0, 2, 3, 1)), at_end=at_end)
         target = guarded_array(np.zeros((2, channels, 3, 7), np.float32), at_end=at_end)

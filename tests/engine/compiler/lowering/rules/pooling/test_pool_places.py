@@ -79,7 +79,7 @@ def test_nothing_beside_is_touched(level: str, channels: int, at_end: bool) -> N
         across=across,
         source=dense(5, 6, channels),
         target=dense(3, 3, channels),
-        places=dense(3, 3, channels),
+        indices=dense(3, 3, channels),
         host=describe(level),
     )
     values = guarded_array(np.zeros((2, 3, 3, channels), np.float32), at_end=at_end)
