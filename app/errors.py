@@ -11,7 +11,7 @@ ServiceError                      status  code
 ├─ MethodNotAllowedError          405     method_not_allowed
 ├─ NotAcceptableError             406     not_acceptable        no answer in a format that Accept names
 ├─ RequestTimeoutError            408     request_timeout       headers or body did not arrive in time
-├─ RequestTooLargeError           413     too_large             body, image, tensor or batch over a limit
+├─ RequestTooLargeError           413     too_large             body, picture, tensor or batch over a limit
 ├─ UrlTooLongError                414     url_too_long
 ├─ UnsupportedMediaTypeError      415     unsupported_media_type
 ├─ InputMismatchError             422     input_mismatch        well-formed, but does not fit the model
@@ -169,7 +169,7 @@ class HeadersTooLargeError(ServiceError):
 
 
 class RequestTooLargeError(ServiceError):
-    """A body, image, tensor or batch is over its limit."""
+    """A body, picture, tensor or batch is over its limit."""
 
     status, code = 413, "too_large"
 

@@ -19,7 +19,7 @@ from app.messages import cut, quoted
 Input: TypeAlias = NDArray[Any] | tuple[Picture, ...]
 Inputs: TypeAlias = dict[str, Input]
 
-_ADVICE: Final = "; to send images, set [preprocess] in the model's config.toml"
+_ADVICE: Final = "; to send pictures, set [preprocess] in the model's config.toml"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,7 +35,7 @@ def parse_form(body: bytes | bytearray, content_type: str, settings: Settings) -
     fields = _plain_fields(part for part in parts if part.file_name is None)
     files = [part for part in parts if part.file_name is not None]
     if not files:
-        raise InvalidRequestError("the form has no file, expected images, .npy or .npz, as in curl -F file=@cat.jpg")
+        raise InvalidRequestError("the form has no file, expected pictures, .npy or .npz, as in curl -F file=@cat.jpg")
     outputs = fields.get("outputs")
     return Message(
         decode=lambda signature: _inputs(files, signature, settings),

@@ -27,7 +27,7 @@ from app.settings import Settings
 from app.tracing import open_spans
 from app.version import version
 
-DESCRIPTION = """PNNX models over HTTP. `POST /infer` takes JSON, images, .npy, .npz and forms of those.
+DESCRIPTION = """PNNX models over HTTP. `POST /infer` takes JSON, pictures, .npy, .npz and forms of those.
 
 Every error is `{"error": {"code", "message", "detail"?}}`."""
 

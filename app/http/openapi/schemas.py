@@ -145,7 +145,7 @@ class InferBody(Body):
 
     model: str
     version: int
-    outputs: dict[str, TensorBody] | None = Field(None, description="For images only on request.")
+    outputs: dict[str, TensorBody] | None = Field(None, description="For pictures only on request.")
     predictions: Any = None
     timing: TimingBody
 
@@ -205,7 +205,7 @@ _TEXT: Final = {"type": "string"}
 
 _ERRORS: Final = {
     400: "malformed request", 404: "unknown model or version", 406: "no format that Accept allows",
-    413: "body, image, tensor or batch too large", 415: "unknown Content-Type", 422: "does not fit the model",
+    413: "body, picture, tensor or batch too large", 415: "unknown Content-Type", 422: "does not fit the model",
     429: "too many requests are waiting", 500: "fault of the server", 503: "the model is not ready",
     504: "deadline exceeded",
 }  # fmt: skip
@@ -234,7 +234,7 @@ def infer_documentation() -> dict[str, Any]:
     """Return the arguments of FastAPI's route decorator for routes that run models."""
     result = {
         "model": infer_body(),
-        "description": "the result; an image of it if the task has one",
+        "description": "the result; a picture of it if the task has one",
         "content": {
             JSON: {"examples": _answers()},
             NPZ: {"schema": _FILE},

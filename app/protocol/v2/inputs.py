@@ -138,7 +138,9 @@ class Decoder:
 
     def _check_pictures(self, count: int) -> None:
         if count > self._settings.max_images:  # before an object is made of each
-            raise RequestTooLargeError(f"too many images: found {count}, expected at most {self._settings.max_images}")
+            raise RequestTooLargeError(
+                f"too many pictures: found {count}, expected at most {self._settings.max_images}"
+            )
 
     def _takes_pictures(self, port: WirePort) -> bool:
         return self._signature.picture_input == port.name
@@ -148,7 +150,7 @@ class Decoder:
             _check_filled(item.data, item.shape, port)
             return filled(item.data, item.shape, port.port, port.port.spec.dtype)  # type: ignore[union-attr]
         if item.datatype == BYTES:
-            raise RefusedError(f"input '{port.name}': found an image in the JSON, expected its bytes after the JSON")
+            raise RefusedError(f"input '{port.name}': found a picture in the JSON, expected its bytes after the JSON")
         spec = dtype_of(item.datatype)
         assert spec is not None  # only BYTES has none
         if type(item.data) is list and port.port.spec is not None:  # the usual case; the dtype was checked above
