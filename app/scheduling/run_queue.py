@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 from app.errors import DeadlineExceededError
 from app.scheduling.job import Job, Stage, Work
-from app.scheduling.threads import Step
+from app.scheduling.worker import Step
 
 # Kinds of runs: compiled shapes, and shapes that are not compiled.
 USUAL: Final = 0

@@ -19,8 +19,7 @@ from app.errors import ModelNotReadyError, ServiceError
 from app.scheduling.admission import Admission, StepTimes
 from app.scheduling.job import DEFAULT_PRIORITY, Job, RunSpec, Stage, Work
 from app.scheduling.run_queue import RunQueue
-from app.scheduling.threads import Step, Threads
-from app.scheduling.worker import Worker
+from app.scheduling.worker import Step, Threads, Worker
 from app.settings import Settings
 
 T = TypeVar("T")
