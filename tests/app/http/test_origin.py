@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.http.origin import OriginPolicy
+from app.http.access import OriginPolicy
 from app.settings import Settings
 
 
