@@ -13,7 +13,7 @@ from starlette.middleware.cors import CORSMiddleware
 from app.access.keys import Keys, open_keys
 from app.http.access import Access, AccessPolicy, OriginPolicy
 from app.http.middleware import RequestMiddleware
-from app.http.openapi.document import install_openapi
+from app.http.openapi import install_openapi
 from app.http.responses import install_error_handlers
 from app.http.routes import events, graph, infer, inspection, pages, status, trials
 from app.http.v2.app import V2App

@@ -15,8 +15,8 @@ from starlette.types import Receive, Scope, Send
 from app.console.pulse import pulse
 from app.errors import QueueFullError
 from app.http.body import dataplane
-from app.http.openapi.schemas import REFUSED
 from app.http.progress_events import STREAMED, EventStream, format_event
+from app.http.schemas import REFUSED
 from app.serving.dataplane import DataPlane
 
 router = APIRouter(tags=["models"])

@@ -18,8 +18,8 @@ from app.console.chart import chart
 from app.console.figures import COST, figures
 from app.errors import ConfigError, InvalidRequestError, ModelNotReadyError, NotFoundError
 from app.http.body import dataplane
-from app.http.openapi.schemas import REFUSED, VersionNumber
 from app.http.responses import ChargedResponse
+from app.http.schemas import REFUSED, VersionNumber
 from app.messages import cut
 from app.models.registry.version import Version
 from app.render import MEDIA_TYPES, render, with_times

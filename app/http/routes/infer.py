@@ -25,7 +25,7 @@ from app.codec.parse import JSON, NPY, NPZ, PNG, parse, reads_all
 from app.errors import InvalidRequestError, NotAcceptableError, ServiceError
 from app.http.body import INLINE_BYTES, dataplane, encoding_of, first_headers, respond
 from app.http.model_request import Reply, WorkItem, read_limit
-from app.http.openapi.schemas import infer_documentation
+from app.http.schemas import infer_documentation
 from app.messages import brief, cut, did_you_mean
 from app.models.registry.version import Version
 from app.models.request import LIGHT_BYTES, PLAIN_BYTES, InferRequest

@@ -20,8 +20,8 @@ from app.console.samples import inputs_to_measure, list_samples, read_sample
 from app.errors import InvalidRequestError
 from app.http.body import dataplane, first_headers, read_body, until_disconnect
 from app.http.model_request import read_limit
-from app.http.openapi.schemas import REFUSED, VersionNumber
 from app.http.responses import ChargedResponse, json_response
+from app.http.schemas import REFUSED, VersionNumber
 from app.models.folder.repository import ModelFiles
 from app.models.model import Model
 from app.models.request import InferRequest

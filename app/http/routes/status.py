@@ -11,8 +11,8 @@ from starlette.responses import Response
 
 from app.errors import ModelNotReadyError
 from app.http.body import dataplane
-from app.http.openapi.schemas import REFUSED, ErrorBody, Live, ModelDetails, ModelList, Ready
 from app.http.responses import json_response
+from app.http.schemas import REFUSED, ErrorBody, Live, ModelDetails, ModelList, Ready
 from app.metrics.collector import MetricsCollector
 from app.models.registry.index import details, summaries
 from app.settings import Settings

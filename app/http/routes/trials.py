@@ -19,9 +19,9 @@ from app.console.samples import read_sample
 from app.errors import InvalidRequestError
 from app.http.body import dataplane, first_headers, read_body
 from app.http.model_request import read_limit
-from app.http.openapi.schemas import REFUSED, VersionNumber
 from app.http.progress_events import STREAMED, BackgroundWork, Report
 from app.http.responses import json_response
+from app.http.schemas import REFUSED, VersionNumber
 from app.messages import explain_validation
 from app.models.model import Model
 from app.models.registry.version import Version

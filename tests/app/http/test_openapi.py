@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from app.http.openapi.schemas import infer_body
 from app.http.routes.infer import METHODS
+from app.http.schemas import infer_body
 from app.http.server.inference import find
 from app.tasks.registry import TASKS
 from tests.app.client import Client, serving
@@ -90,8 +90,8 @@ def test_examples_of_a_store_of_one_need_no_name(tmp_path: Path) -> None:
 
 def test_the_document_is_written_once_for_all_who_ask(zoo: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     first = zoo.get("/openapi.json")
-    monkeypatch.setattr("app.http.openapi.document.dump_json", None)
-    monkeypatch.setattr("app.http.openapi.document.get_openapi", None)
+    monkeypatch.setattr("app.http.openapi.dump_json", None)
+    monkeypatch.setattr("app.http.openapi.get_openapi", None)
     again = zoo.get("/openapi.json")
     assert (again.status_code, again.content) == (200, first.content)
     assert again.headers["content-type"] == "application/json"

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from app.http.openapi.schemas import infer_body
+from app.http.schemas import infer_body
 from app.images.palette import generated
 from app.tasks.registry import TASKS
 from tests.app.client import Client, serving

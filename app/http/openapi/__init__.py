@@ -1,1 +1,0 @@
-"""The OpenAPI document, built from routes, tasks and the models that are served."""
