@@ -3,6 +3,10 @@
 Without keys every client may do everything except change the server, which only programs on the same machine may; web
 pages of other origins may only run models and request the health. With keys every request needs one that allows its
 group, except the health.
+
+A browser sends requests to any address for any page, and names the page in ``Origin``. A page whose name resolves to
+this server's address (DNS rebinding) can even read the answers; then ``Host`` is the page's name. `OriginPolicy`
+refuses both.
 """
 
 from __future__ import annotations

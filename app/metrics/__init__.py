@@ -1,1 +1,1 @@
-"""Prometheus metrics: their definitions, where they are collected, how those of workers are merged, and the page."""
+"""Prometheus metrics: definitions (families), collection over all workers (collector), and the page (exposition)."""

@@ -1,4 +1,4 @@
-"""Metrics of a server: those of this process, merged with those of the other workers."""
+"""Collection of metrics: those of models and of this process, merged with those of the other workers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from app.models.registry.store import Store
 from app.models.registry.version import State, Version
 from app.models.statistics import Statistics
 from app.serving.dataplane import DataPlane
-from app.version import version
+from app.version import version as program_version
 
 
 class Scoreboard(Protocol):
@@ -222,7 +222,7 @@ def _of_compiler() -> Iterator[tuple[str, float, *tuple[str, ...]]]:
 
 @cache
 def _version() -> str:
-    return version()
+    return program_version()
 
 
 class Garbage:

@@ -4,7 +4,6 @@ job         one request on its way, and the token that cancels it
 run_queue   jobs by priority and deadline, and which of them run next, alone or together
 config      the batching table of config.toml
 admission   measured step times, the expected wait, and which requests are refused
-threads     a pool of threads that are woken when there is work
-worker      the steps that these threads do
+worker      a pool of threads that are woken when there is work, and the steps they do
 scheduler   all of it for one served model
 """

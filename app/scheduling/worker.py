@@ -1,4 +1,4 @@
-"""The steps of a request in a model's threads: prepare, run, finish."""
+"""A model's threads, and the steps they do for a request: prepare, run, finish."""
 
 from __future__ import annotations
 

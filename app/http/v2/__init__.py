@@ -1,4 +1,4 @@
 """The Open Inference Protocol over HTTP: paths, headers and statuses. app/protocol/v2 defines the messages.
 
-app has the table of routes; infer runs models, metadata has the GET routes, control those that change the server.
+app has the table of routes; infer runs models, endpoints has all other routes.
 """

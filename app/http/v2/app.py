@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from app.errors import InputMismatchError, InvalidRequestError, ServiceError
 from app.http.responses import json_response
-from app.http.v2 import control, infer, metadata
+from app.http.v2 import endpoints, infer
 from app.protocol.v2.runtime_settings import RuntimeSettings
 from app.protocol.v2.shared_memory import MemoryRegions
 from app.serving.dataplane import DataPlane
@@ -50,36 +50,36 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 PREFIX: Final = "/v2"
 # In this order, since /v2/models/stats does not name a model.
 _SERVER: Final[tuple[tuple[str, str, Endpoint], ...]] = (
-    ("GET", "", metadata.server),
-    ("GET", "/", metadata.server),
-    ("GET", "/health/live", metadata.live),
-    ("GET", "/health/ready", metadata.ready),
-    ("GET", "/models", metadata.models),
-    ("GET", "/models/stats", metadata.all_statistics),
-    ("POST", "/repository/index", control.index),
-    ("POST", "/repository/models/{name}/load", control.load),
-    ("POST", "/repository/models/{name}/unload", control.unload),
-    ("GET", "/logging", control.show_logging),
-    ("POST", "/logging", control.set_logging),
-    ("GET", "/trace/setting", control.show_trace),
-    ("POST", "/trace/setting", control.set_trace),
-    ("GET", "/models/{name}/trace/setting", control.show_trace),
-    ("POST", "/models/{name}/trace/setting", control.set_trace),
+    ("GET", "", endpoints.server),
+    ("GET", "/", endpoints.server),
+    ("GET", "/health/live", endpoints.live),
+    ("GET", "/health/ready", endpoints.ready),
+    ("GET", "/models", endpoints.models),
+    ("GET", "/models/stats", endpoints.all_statistics),
+    ("POST", "/repository/index", endpoints.index),
+    ("POST", "/repository/models/{name}/load", endpoints.load),
+    ("POST", "/repository/models/{name}/unload", endpoints.unload),
+    ("GET", "/logging", endpoints.show_logging),
+    ("POST", "/logging", endpoints.set_logging),
+    ("GET", "/trace/setting", endpoints.show_trace),
+    ("POST", "/trace/setting", endpoints.set_trace),
+    ("GET", "/models/{name}/trace/setting", endpoints.show_trace),
+    ("POST", "/models/{name}/trace/setting", endpoints.set_trace),
 )
 # Below /systemsharedmemory and /cudasharedmemory.
 _MEMORY: Final[tuple[tuple[str, str, Endpoint, Endpoint], ...]] = (
-    ("GET", "/status", control.memory_status, control.device_status),
-    ("GET", "/region/{region}/status", control.memory_status, control.device_status),
-    ("POST", "/region/{region}/register", control.register_memory, control.register_device),
-    ("POST", "/region/{region}/unregister", control.unregister_memory, control.unregister_device),
-    ("POST", "/unregister", control.unregister_memory, control.unregister_device),
+    ("GET", "/status", endpoints.memory_status, endpoints.device_status),
+    ("GET", "/region/{region}/status", endpoints.memory_status, endpoints.device_status),
+    ("POST", "/region/{region}/register", endpoints.register_memory, endpoints.register_device),
+    ("POST", "/region/{region}/unregister", endpoints.unregister_memory, endpoints.unregister_device),
+    ("POST", "/unregister", endpoints.unregister_memory, endpoints.unregister_device),
 )
 # Each of these also as /models/{name}/versions/{version}...
 _MODEL: Final[tuple[tuple[str, str, Endpoint], ...]] = (
-    ("GET", "", metadata.model),
-    ("GET", "/ready", metadata.model_ready),
-    ("GET", "/config", metadata.config),
-    ("GET", "/stats", metadata.statistics),
+    ("GET", "", endpoints.model),
+    ("GET", "/ready", endpoints.model_ready),
+    ("GET", "/config", endpoints.config),
+    ("GET", "/stats", endpoints.statistics),
     ("POST", "/infer", infer.infer),
 )
 
