@@ -1,4 +1,4 @@
-"""Endpoints of the protocol, except inference: health, metadata, statistics, repository, logging, tracing, shared memory.
+"""Endpoints of the protocol, except inference: health, metadata, repository, logging, tracing, shared memory.
 
 app/http/access.py protects those that change the server.
 """
