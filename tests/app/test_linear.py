@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 import engine
+from app.codec.form import parameters
 from app.codec.message import Message
-from app.codec.multipart import parameters
 from app.codec.parse import parse
 from app.errors import ServiceError
 from app.http.routes.infer import choose

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import engine
-from app.codec.form import parse_form
+from app.codec.form import parse_form, split_parts
 from app.codec.message import Message
-from app.codec.multipart import split_parts
 from app.errors import InputMismatchError, InvalidRequestError, RequestTooLargeError, ServiceError
 from app.images.decode import Picture
 from app.settings import Settings
