@@ -1,7 +1,8 @@
 """Decoding of multipart/form-data: images become a batch; .npy and .npz files become inputs named by their field.
 
 The type of a file is determined by its first bytes, since the type that curl and browsers send is a guess from its
-name.
+name. A form is split into its parts (RFC 7578), which are views of the body. The work is bounded for any body: parts
+begin at the boundary, a part's head must end within a limit, and nothing is copied.
 """
 
 from __future__ import annotations

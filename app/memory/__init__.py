@@ -1,6 +1,5 @@
 """Memory of the server.
 
-budget        bytes that all requests may hold together
-reservation   bytes that one request holds
+reservation   bytes that all requests, and each of them, may hold
 machine       the heap, the garbage collector, and memory that is returned to the system
 """

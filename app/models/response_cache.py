@@ -24,8 +24,7 @@ from numpy.typing import NDArray
 import engine
 from app.arrays import as_bytes, is_text
 from app.errors import ConfigError
-from app.memory.budget import CacheAccount
-from app.memory.reservation import cache_account
+from app.memory.reservation import CacheAccount, cache_account
 from app.models.folder.config import ResponseCacheConfig
 
 Arrays = Mapping[str, NDArray[Any]]

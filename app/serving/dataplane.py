@@ -16,9 +16,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import engine
 from app.errors import ConfigError, InferenceFailedError, ServiceError, from_engine
-from app.memory.budget import MemoryBudget
 from app.memory.machine import Trimmer, budget_bytes
-from app.memory.reservation import current
+from app.memory.reservation import MemoryBudget, current
 from app.messages import cut
 from app.models.call import Call
 from app.models.executor import BoundedExecutor

@@ -11,8 +11,7 @@ import time
 from collections.abc import Callable, Hashable
 
 from app.errors import DeadlineExceededError
-from app.memory.budget import MemoryBudget
-from app.memory.reservation import current
+from app.memory.reservation import MemoryBudget, current
 from app.models.executor import BoundedExecutor
 
 

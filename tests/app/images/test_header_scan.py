@@ -19,7 +19,7 @@ from app.images.decode import OpenPicture, PartsFile, Picture
 from app.images.header_scan import format_of, scan_header
 from app.images.header_scan.tiff import orientation_of
 from app.images.preprocess import resized
-from app.memory.budget import MemoryBudget
+from app.memory.reservation import MemoryBudget
 from tests.app.pictures import encoded, gradient
 
 WHITE = (255, 255, 255)

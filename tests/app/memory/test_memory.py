@@ -19,9 +19,8 @@ import engine
 from app.codec.json_limits import check_parsed
 from app.errors import DeadlineExceededError, QueueFullError, RequestTooLargeError
 from app.images.decode import OpenPicture
-from app.memory.budget import MemoryBudget
 from app.memory.machine import budget_bytes
-from app.memory.reservation import Reservation, charge, charged, check, running
+from app.memory.reservation import MemoryBudget, Reservation, charge, charged, check, running
 from engine.limits import check_size
 from tests.app.client import Client, serving
 from tests.app.pictures import encoded, gradient, npy, npz

@@ -18,7 +18,7 @@ from hypothesis.extra import numpy as arrays_of
 from numpy.typing import NDArray
 
 from app.errors import QueueFullError
-from app.memory.budget import MemoryBudget
+from app.memory.reservation import MemoryBudget
 from app.models.response_cache import ENTRY_BYTES, ResponseCache, find_hash
 from tests.patience import PATIENCE_S
 

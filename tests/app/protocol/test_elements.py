@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.errors import DeadlineExceededError, RefusedError, RequestTooLargeError
-from app.memory.budget import MemoryBudget
-from app.memory.reservation import Reservation
+from app.memory.reservation import MemoryBudget, Reservation
 from app.protocol.v2.inputs import elements_of
 
 MANY = 100_000

@@ -13,7 +13,7 @@ import pytest
 
 import app.http.routes.graph
 from app.errors import DeadlineExceededError, QueueFullError, RequestTooLargeError
-from app.memory.budget import MemoryBudget
+from app.memory.reservation import MemoryBudget
 from app.serving.drawings import Drawings
 from tests.app.client import Client, serving
 from tests.app.sample_models import through, write_model
