@@ -19,8 +19,6 @@ from urllib.parse import unquote
 import grpc
 import grpc.aio
 
-from app.access.keyring import Group
-from app.access.keys import Keys, read_key, refusal
 from app.errors import (
     InternalError,
     InvalidRequestError,
@@ -30,6 +28,7 @@ from app.errors import (
     RetryLaterError,
     ServiceError,
 )
+from app.keys import Group, Keys, read_key, refusal
 from app.messages import safe_text
 from app.settings import Settings
 from app.tracing.request import FinishedRequest, Spans, TracedRequest, server_timing

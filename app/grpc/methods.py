@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from google.protobuf.json_format import ParseDict
 
-from app.access.keyring import Group
 from app.codec.message import read_version
 from app.errors import ModelNotReadyError, NotFoundError, RefusedError
 from app.grpc.call import Call
+from app.keys import Group
 from app.messages import cut
 from app.models.model import Model
 from app.models.registry.version import Entry, Version

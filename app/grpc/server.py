@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import grpc
 
-from app.access.keyring import Group
 from app.errors import ModelNotReadyError
 from app.grpc.call import Call
+from app.keys import Group
 from app.protocol.grpc.schema import HEALTH, SERVICE, methods, parse
 from app.protocol.v2.lookup import find
 from app.serving.dataplane import DataPlane
@@ -24,10 +24,10 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 import grpc.aio
 
-from app.access.keys import Keys
 from app.grpc.call import CallHandlers
 from app.grpc.infer import Inference
 from app.grpc.methods import Methods
+from app.keys import Keys
 from app.protocol.v2.runtime_settings import RuntimeSettings
 from app.protocol.v2.shared_memory import MemoryRegions
 from app.tracing.request import Spans

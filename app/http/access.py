@@ -21,11 +21,10 @@ from urllib.parse import SplitResult, parse_qsl, urlsplit
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.access.keyring import Group
-from app.access.keys import Keys, read_key, refusal
 from app.errors import ForbiddenError, InvalidRequestError, ServiceError
 from app.http.responses import error_response
 from app.http.v2.app import error_response as v2_error_response
+from app.keys import Group, Keys, read_key, refusal
 from app.messages import cut
 from app.settings import Settings
 

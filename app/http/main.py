@@ -10,13 +10,13 @@ from starlette.datastructures import State
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
-from app.access.keys import Keys, open_keys
 from app.http.access import Access, AccessPolicy, OriginPolicy
 from app.http.middleware import RequestMiddleware
 from app.http.openapi import install_openapi
 from app.http.responses import install_error_handlers
 from app.http.routes import events, graph, infer, inspection, pages, status, trials
 from app.http.v2.app import V2App
+from app.keys import Keys, open_keys
 from app.metrics.collector import MetricsCollector
 from app.models.folder.plugins import load_plugins
 from app.protocol.v2.runtime_settings import RuntimeSettings, install

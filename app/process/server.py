@@ -16,11 +16,11 @@ from typing import Final
 import uvicorn
 
 import engine
-from app.access.keys import open_keys
 from app.http.main import create_app
 from app.http.server.connection import Connection
 from app.http.server.connections import Connections
 from app.http.server.inference import Service
+from app.keys import open_keys
 from app.log import configure_logging
 from app.memory.machine import configure_malloc
 from app.metrics.collector import MetricsCollector

@@ -86,7 +86,7 @@ ALLOWED: dict[str, set[str]] = {
     "engine.loading": VOCABULARY
     | {"engine.bundle", "engine.graph", "engine.layers", "engine.pnnx", "engine.toolchain"},
     "engine.explanation": VOCABULARY | {"engine.expression", "engine.graph", "engine.layers", "engine.session"},
-    "app.access": BASICS,
+    "app.keys": BASICS,
     "app.measuring": set(),
     "app.memory": {"app.errors", "engine"},
     "app.images": BASICS | {"app.memory"},
@@ -112,7 +112,7 @@ ALLOWED: dict[str, set[str]] = {
     "app.tracing": {"app.log", "app.models.statistics", "app.settings", "app.version"},
     "app.grpc": BASICS
     | {
-        "app.access",
+        "app.keys",
         "app.codec",
         "app.log",
         "app.memory",
@@ -124,7 +124,7 @@ ALLOWED: dict[str, set[str]] = {
     "app.http": BASICS
     | {
         "app.tracing",
-        "app.access",
+        "app.keys",
         "app.protocol",
         "app.codec",
         "app.console",
@@ -140,7 +140,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "app.process": BASICS
     | {
-        "app.access",
+        "app.keys",
         "app.codec",
         "app.grpc",
         "app.http",

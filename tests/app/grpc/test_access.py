@@ -9,7 +9,7 @@ import grpc
 import pytest
 from tritonclient.grpc import service_pb2 as pb
 
-from app.access.keyring import Group
+from app.keys import Group
 from app.protocol.grpc.schema import SERVICE, methods
 from tests.app.grpc.raw import call, channel, refused, request, tensor
 from tests.app.sample_models import elementwise, write_model

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from starlette.routing import BaseRoute, Route
 
-from app.access.keyring import Group
 from app.http.access import group_of
 from app.http.v2.app import ROUTES
+from app.keys import Group
 from tests.app.client import Client, serving
 from tests.app.http.v2.messages import tensor
 from tests.app.sample_models import elementwise, write_model

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.access.keyring import Group
-from app.access.keys import Keys, open_keys
+from app.keys import Group, Keys, open_keys
 from app.settings import Settings, SettingsError
 
 KEY, OTHER = "0123456789abcdef", "fedcba9876543210"

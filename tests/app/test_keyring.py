@@ -8,7 +8,7 @@ from hashlib import sha256
 
 import pytest
 
-from app.access.keyring import Group, Keyring, KeyringError, merged, parse_lines, parse_table
+from app.keys import Group, Keyring, KeyringError, merged, parse_lines, parse_table
 
 KEY, OTHER = "0123456789abcdef", "fedcba9876543210-_~+/.=="
 
