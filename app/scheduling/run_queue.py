@@ -12,12 +12,12 @@ from collections import Counter, deque
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 from app.errors import DeadlineExceededError
 from app.scheduling.job import Job, Stage, Work
-from app.scheduling.worker import Step
 
+Step: TypeAlias = Callable[[], None]
 # Kinds of runs: compiled shapes, and shapes that are not compiled.
 USUAL: Final = 0
 SLOW: Final = 1

@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable
 from functools import partial
 from queue import SimpleQueue
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import engine
 from app.scheduling.admission import StepTimes
 from app.scheduling.job import Job, RunSpec, Stage, Work
-from app.scheduling.run_queue import RunQueue, items_of
+from app.scheduling.run_queue import RunQueue, Step, items_of
 
 # Answers that take longer are finished by other threads during the next run; for others waking a thread costs more.
 _LONG_S: Final = 0.0005
@@ -138,9 +138,6 @@ class Worker:
             self._step_times.finish_s.add(time.perf_counter() - start)
             self._run_queue.over(job)
         job.resolve(result, error)
-
-
-Step: TypeAlias = Callable[[], None]
 
 
 class Threads:
