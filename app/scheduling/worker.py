@@ -28,8 +28,10 @@ class Worker:
         wake: wakes another thread; called with the lock held.
     """
 
-    def __init__(self, turns: RunQueue, step_times: StepTimes, lock: threading.Lock, wake: Callable[[], None]) -> None:
-        self._run_queue = turns
+    def __init__(
+        self, run_queue: RunQueue, step_times: StepTimes, lock: threading.Lock, wake: Callable[[], None]
+    ) -> None:
+        self._run_queue = run_queue
         self._step_times = step_times
         self._lock = lock
         self._wake = wake

@@ -83,7 +83,7 @@ def test_a_file_that_is_no_good_any_more_changes_nothing(
     assert caplog.text.count("the keys read before stay in use") == 1 and OTHER not in caplog.text
 
 
-@pytest.mark.parametrize(("mode", "told"), [(0o600, ""), (0o640, ""), (0o644, "may be read"), (0o646, "written to")])
+@pytest.mark.parametrize(("mode", "told"), [(0o600, ""), (0o640, ""), (0o644, "is readable"), (0o646, "is writable")])
 def test_a_file_that_others_may_read_is_warned_about(
     tmp_path: Path, mode: int, told: str, caplog: pytest.LogCaptureFixture
 ) -> None:
