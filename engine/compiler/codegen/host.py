@@ -30,8 +30,8 @@ class Memory:
         line_bytes: of a cache line.
         first_bytes, second_bytes, last_bytes: sizes of the L1, L2 and last-level cache.
         ahead_bytes: prefetch distance of weights.
-        strands: number of streams in which weights that are used once are best read.
-        strand_ahead_bytes: prefetch distance in each of those streams.
+        streams: number of streams in which weights that are used once are best read.
+        stream_ahead_bytes: prefetch distance in each of those streams.
         repeat_cost: of a byte read again from the L2 cache.
         stream_cost: of a byte read again from the last-level cache.
         memory_cost: of a byte from memory.
@@ -45,8 +45,8 @@ class Memory:
     second_bytes: int = 1024 * 1024
     last_bytes: int = 32 * 1024 * 1024
     ahead_bytes: int = 4 * 1024
-    strands: int = 1
-    strand_ahead_bytes: int = 4 * 1024
+    streams: int = 1
+    stream_ahead_bytes: int = 4 * 1024
     repeat_cost: float = 0.001
     stream_cost: float = 0.001
     memory_cost: float = 0.05
@@ -67,7 +67,7 @@ class Memory:
     @property
     def halved(self) -> Memory:
         """Return these figures for elements of twice the size that are counted as float32."""
-        sizes = ("line_bytes", "first_bytes", "second_bytes", "last_bytes", "ahead_bytes", "strand_ahead_bytes")
+        sizes = ("line_bytes", "first_bytes", "second_bytes", "last_bytes", "ahead_bytes", "stream_ahead_bytes")
         costs = ("repeat_cost", "stream_cost", "memory_cost", "fetched_cost", "shared_cost", "spilled_cost")
         return replace(
             self,

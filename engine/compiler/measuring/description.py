@@ -45,8 +45,8 @@ def describe(place: Path | None, *, again: bool) -> dict[str, Any]:
             "repeats_a_product": host.repeats_a_product,
             "chunk_flops": host.chunk_flops,
             "ahead_bytes": host.memory.ahead_bytes,
-            "strands": host.memory.strands,
-            "strand_ahead_bytes": host.memory.strand_ahead_bytes,
+            "strands": host.memory.streams,
+            "strand_ahead_bytes": host.memory.stream_ahead_bytes,
             **{name: value for name, value in asdict(host.memory).items() if name.endswith("_cost")},
         },
     }

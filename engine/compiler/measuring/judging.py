@@ -57,9 +57,9 @@ def judge(host: Host, rates: Rates) -> Host:
             second_bytes=caches.second or known.second_bytes,
             last_bytes=caches.last or caches.second or known.last_bytes,
             ahead_bytes=_ahead(rates.fetched, _AS_FAST) or known.ahead_bytes,
-            strands=_strands(rates),
+            streams=_streams(rates),
             # Whoever reads in several places does nothing else that would want more time.
-            strand_ahead_bytes=_ahead(rates.stranded, 1.0) or known.strand_ahead_bytes,
+            stream_ahead_bytes=_ahead(rates.stranded, 1.0) or known.stream_ahead_bytes,
             repeat_cost=_felt(_cost(rates, rates.second, 0.03)),
             stream_cost=_felt(last),
             memory_cost=_UNFORESEEN * memory,
@@ -82,7 +82,7 @@ def _ahead(fetched: Sequence[float], share: float) -> int | None:
     return max(ahead for ahead, rate in zip(DISTANCES, fetched, strict=True) if rate >= least)
 
 
-def _strands(rates: Rates) -> int:
+def _streams(rates: Rates) -> int:
     """In how many places weights that are used once are read in turns."""
     return STRANDS if max(rates.stranded, default=0.0) > _CLEARLY * max(rates.fetched, default=0.0) else 1
 

@@ -38,8 +38,8 @@ WEIGHT_SHARE = 3 / 8
 # Fewest tiles that divide evenly enough among threads; most times weights may exceed the image for that.
 FEW_TILES = 7
 WEIGHTS_TO_IMAGE = 4
-# Fewest terms of a strand.
-LEAST_STRAND = 64
+# Fewest terms of a stream.
+LEAST_STREAM = 64
 # Most tiles that share the prefetching of a panel.
 MOST_PARTS = 16
 
@@ -224,7 +224,7 @@ class Conv(Convolution):
             (kw // in_run, self.source.w * self.dilation[1], self.in_channels),
         ]
         run, memory = self.in_channels * in_run, self.host.memory
-        strands = self.strands if run == self.taps else 1
+        streams = self.streams if run == self.taps else 1
         return TileCode(
             name=f"{self.name}_{columns}_{'_'.join(str(real) for _, real in panel)}",
             rows=self.tile.rows,
@@ -237,12 +237,12 @@ class Conv(Convolution):
             planes=planes if is_clipped(self.depth) else None,
             target=self.target,
             epilogue=self.epilogue,
-            strands=strands,
+            streams=streams,
             fetching=self.fetching,
             integers=self.integers,
             dot_method=dot_method(self.host),
             has_shift=self.has_shift,
-            memory=memory if strands == 1 else replace(memory, ahead_bytes=memory.strand_ahead_bytes),
+            memory=memory if streams == 1 else replace(memory, ahead_bytes=memory.stream_ahead_bytes),
             # So large a tensor has left the L2 cache when the kernel returns to it.
             is_far=4 * hint(pixels) * self.target.w >= 2 * memory.second_bytes,
             # A group reads only some channels, but all would be prefetched.
@@ -250,16 +250,16 @@ class Conv(Convolution):
         )
 
     @property
-    def strands(self) -> int:
+    def streams(self) -> int:
         """Return the parts of a panel's weights to read alternately: several memory streams, for a single tile."""
         memory = self.host.memory
         room = self.host.most_rows(self.tile.vectors) // (self.tile.rows * self.tile.columns)
-        strands = min(memory.strands, room)
-        if strands <= 1 or self.integers or self.taps < LEAST_STRAND * strands:
+        streams = min(memory.streams, room)
+        if streams <= 1 or self.integers or self.taps < LEAST_STREAM * streams:
             return 1
         if self.weight_bytes <= memory.second_bytes:
             return 1
-        return strands if self.grid.sizes[0] == 1 else 1
+        return streams if self.grid.sizes[0] == 1 else 1
 
     @cached_property
     def fetching(self) -> int:

@@ -41,7 +41,7 @@ class TileCode:
         run: contiguous input values: length of the K loop.
         skipped: input values whose weights come before the first.
         planes: of clipped windows: (stride, input values between their weights).
-        strands: parts of the K loop whose weights are read alternately, each with its own sums.
+        streams: parts of the K loop whose weights are read alternately, each with its own sums.
         fetching: 2**n tiles prefetch a panel of weights, each its share; 0 for none.
         integers: packed in a value; 0 for a float.
         dot_method: how integers are multiplied (integers.py).
@@ -62,7 +62,7 @@ class TileCode:
     planes: tuple[int, int] | None
     target: Strides
     epilogue: Epilogue
-    strands: int
+    streams: int
     fetching: int
     integers: int
     dot_method: str
@@ -192,8 +192,8 @@ class TileWriter:
     ) -> list[Value]:
         """Emit the loops over taps, the K loop innermost; weights are read in order and prefetched."""
         f, code = self.f, self.code
-        if not loops and code.strands > 1:
-            return self._run_in_strands(image, weights, totals)
+        if not loops and code.streams > 1:
+            return self._run_in_streams(image, weights, totals)
         if not loops:
             return self._run(image, weights, ahead, totals)
         (count, distance, values), *inner = loops
@@ -232,20 +232,20 @@ class TileWriter:
             loop.carry(iteration(loop.index, loop.carried))
         return loop.results
 
-    def _run_in_strands(self, image: Value, weights: Value, totals: list[Value]) -> list[Value]:
+    def _run_in_streams(self, image: Value, weights: Value, totals: list[Value]) -> list[Value]:
         """Emit the K loop in parallel parts: several memory streams are faster than one."""
-        f, run, width, strands = self.f, self.code.run, self.code.width, self.code.strands
-        unroll, count = unroll_factor(strands * len(totals)), len(totals)
-        part = run // (strands * unroll) * unroll
-        others = [constant(0.0, each.type) for each in totals] * (strands - 1)
+        f, run, width, streams = self.f, self.code.run, self.code.width, self.code.streams
+        unroll, count = unroll_factor(streams * len(totals)), len(totals)
+        part = run // (streams * unroll) * unroll
+        others = [constant(0.0, each.type) for each in totals] * (streams - 1)
         with f.loop(0, part, unroll, carry=[*totals, *others]) as loop:
             at, row, sums = f.at(image, loop.index), f.at(weights, f.mul(loop.index, width)), list(loop.carried)
-            for k, strand in product(range(unroll), range(strands)):
-                term, own = strand * part + k, slice(strand * count, (strand + 1) * count)
+            for k, stream in product(range(unroll), range(streams)):
+                term, own = stream * part + k, slice(stream * count, (stream + 1) * count)
                 sums[own] = self._multiply(f.at(at, term), f.at(row, term * width), term * width, sums[own])
             loop.carry(sums)
         totals = [total(f, loop.results[k::count]) for k in range(count)]
-        for term in range(strands * part, run):
+        for term in range(streams * part, run):
             totals = self._multiply(f.at(image, term), f.at(weights, term * width), term * width, totals)
         return totals
 

@@ -81,7 +81,7 @@ class DotConv(Conv):
         return 0
 
     @property
-    def strands(self) -> int:
+    def streams(self) -> int:
         return 1
 
     @property

@@ -91,7 +91,7 @@ def test_weights_are_fetched_as_far_ahead_as_memory_is_fast(fetched: tuple[float
 
 
 @pytest.mark.parametrize(
-    ("fetched", "stranded", "strands", "ahead"),
+    ("fetched", "stranded", "streams", "ahead"),
     [
         ((14.8, 14.7, 13.6, 14.3, 15.6), (20.6, 20.5, 18.2, 18.2, 17.1), 4, 256),
         ((30.0, 30.0, 30.0, 30.0, 30.0), (30.0, 31.0, 30.0, 31.0, 31.0), 1, 4096),
@@ -100,12 +100,12 @@ def test_weights_are_fetched_as_far_ahead_as_memory_is_fast(fetched: tuple[float
     ],
 )
 def test_memory_is_read_in_several_places_where_that_is_clearly_faster(
-    fetched: tuple[float, ...], stranded: tuple[float, ...], strands: int, ahead: int
+    fetched: tuple[float, ...], stranded: tuple[float, ...], streams: int, ahead: int
 ) -> None:
     speeds = {"fetched": fetched, "stranded": stranded}
     found = rates(**{name: tuple(1e9 * each for each in speed) for name, speed in speeds.items()})
     memory = judge(describe("avx512"), found).memory
-    assert (memory.strands, memory.strand_ahead_bytes) == (strands, ahead)
+    assert (memory.streams, memory.stream_ahead_bytes) == (streams, ahead)
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ def test_a_machine_that_was_calibrated_is_what_it_was_measured_to_be(measured: M
         measured_host.chunk_flops,
         measured_host.memory.memory_cost,
     )
-    assert (found.memory.ahead_bytes, found.memory.strands) == (ahead.ahead_bytes, ahead.strands)
+    assert (found.memory.ahead_bytes, found.memory.streams) == (ahead.ahead_bytes, ahead.streams)
     assert record.rates_of(detect(), tmp_path) == rates and measured.count == 1
     measured.result = dataclasses.replace(measured.result, memory=40e9)
     assert record.rates_of(detect(), tmp_path, again=True).memory == 40e9

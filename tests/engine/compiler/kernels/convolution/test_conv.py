@@ -32,7 +32,7 @@ def check(
     gap: int = 0,
     tail: str | None = None,
     tile: ConvTile | None = None,
-    strands: int = 1,
+    streams: int = 1,
 ) -> Conv:
     """Run a kernel whose image, weights and target end at a guard page; pixels lie ``gap`` floats apart."""
     n, rows, columns = shape
@@ -46,8 +46,8 @@ def check(
     bias = random.standard_normal(out_channels, np.float32)
     other = random.standard_normal((n, rows, columns, out_channels), np.float32)
     host = describe(level)
-    if strands > 1:
-        host = replace(host, memory=replace(host.memory, second_bytes=1 << 14, strands=strands))
+    if streams > 1:
+        host = replace(host, memory=replace(host.memory, second_bytes=1 << 14, streams=streams))
     out = dense(rows, columns, out_channels)
     taps = weight[0].size
     code = Conv(
@@ -161,8 +161,8 @@ def test_tiles_fetch_the_weights_of_the_next_panel(level: str, size: tuple[int, 
 @pytest.mark.parametrize("channels", [(256, 16), (300, 40), (1031, 33)])
 @pytest.mark.parametrize("pixels", [1, 2, 3])
 def test_a_single_tile_reads_its_weights_in_several_places_in_turns(level: str, channels: Pair, pixels: int) -> None:
-    code = check(level, (1, 1, pixels), channels, (1, 1), tail="silu", tile=ConvTile(1, pixels, 2), strands=4)
-    assert code.strands == max(1, min(4, code.host.most_rows(2) // pixels)) and (code.strands > 1 or pixels > 1)
+    code = check(level, (1, 1, pixels), channels, (1, 1), tail="silu", tile=ConvTile(1, pixels, 2), streams=4)
+    assert code.streams == max(1, min(4, code.host.most_rows(2) // pixels)) and (code.streams > 1 or pixels > 1)
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -170,17 +170,17 @@ def test_a_single_tile_reads_its_weights_in_several_places_in_turns(level: str, 
 def test_windows_of_a_single_pixel_read_their_weights_in_any_order(
     level: str, kernel: Pair, groups: int, gap: int
 ) -> None:
-    check(level, (1, 1, 1), (groups * 260, groups * 24), kernel, groups=groups, gap=gap, strands=4)
+    check(level, (1, 1, 1), (groups * 260, groups * 24), kernel, groups=groups, gap=gap, streams=4)
 
 
 def test_weights_that_are_used_again_or_lie_near_are_read_one_after_the_other() -> None:
     host = describe("avx2")
-    host = replace(host, memory=replace(host.memory, strands=4))
+    host = replace(host, memory=replace(host.memory, streams=4))
     single, several = ConvTile(1, 1, 2), ConvTile(1, 2, 2)
-    assert pointwise(host, (1, 1), (1024, 1024), single).strands == 4
-    assert pointwise(host, (1, 4), (1024, 1024), several).strands == 1
-    assert pointwise(host, (1, 1), (256, 256), single).strands == 1
-    assert pointwise(host, (1, 1), (128, 8192), single).strands == 1
+    assert pointwise(host, (1, 1), (1024, 1024), single).streams == 4
+    assert pointwise(host, (1, 4), (1024, 1024), several).streams == 1
+    assert pointwise(host, (1, 1), (256, 256), single).streams == 1
+    assert pointwise(host, (1, 1), (128, 8192), single).streams == 1
 
 
 @pytest.mark.parametrize("tiles", [1, 2, 3, 9, 500])
