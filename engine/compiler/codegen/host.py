@@ -88,7 +88,7 @@ class Host:
         products_in_flight: vector products a core can have in flight (latency times throughput).
         repeats_a_product: broadcast loads in the time of one product.
         repeats_from_memory: whether a product takes a broadcast memory operand without a register.
-        registers_beside: registers products need besides sums and weights: broadcast values and LLVM's early loads.
+        reserved_registers: registers products need besides sums and weights: broadcast values and LLVM's early loads.
         memory: caches, and costs of a byte.
         chunk_flops: least floating-point operations of a chunk: about 5 µs of a core.
         chunk_bytes: least bytes moved by a chunk, where arithmetic is cheap.
@@ -105,7 +105,7 @@ class Host:
     products_in_flight: float = 8
     repeats_a_product: float = 1
     repeats_from_memory: bool = False
-    registers_beside: int = 2
+    reserved_registers: int = 2
     memory: Memory = field(default_factory=Memory)
     chunk_flops: int = 500_000
     chunk_bytes: int = 64 * 1024
@@ -114,7 +114,7 @@ class Host:
 
     def most_rows(self, vectors: int) -> int:
         """Return the rows of sums, each ``vectors`` wide, that fit in registers beside the weights; 0 if none fits."""
-        beside = self.registers_beside
+        beside = self.reserved_registers
         if vectors == 1 and not self.repeats_from_memory:
             beside += _ALONE
         return max(0, (self.registers - beside - vectors) // vectors)
@@ -265,7 +265,7 @@ def describe(name: str, cpu: str | None = None) -> Host:
             features="+neon",
             lanes=4,
             registers=32,
-            registers_beside=_BESIDE[name],
+            reserved_registers=_BESIDE[name],
         )
     if name not in _X86_LEVELS:
         raise CompileError("unknown processor level", found=name, expected="avx512, avx2, sse or neon")
@@ -282,7 +282,7 @@ def describe(name: str, cpu: str | None = None) -> Host:
         products_in_flight=4 if name == "avx512" else 8,
         repeats_a_product=2 if name == "avx512" else 1,
         repeats_from_memory=name == "avx512",
-        registers_beside=_BESIDE[name],
+        reserved_registers=_BESIDE[name],
     )
 
 

@@ -227,4 +227,4 @@ def choose_rows(
     # Small causal tiles compute fewer scores that the mask discards.
     columns = min(hint(queries), host.lanes) if is_causal else queries
     tile = rank_tiles(host, 1, columns, TYPICAL_KEYS if is_symbolic(keys) else keys, width)[0]
-    return tile.columns, (tile.vectors, max(1, (host.registers - host.registers_beside) // (tile.columns + 1)))
+    return tile.columns, (tile.vectors, max(1, (host.registers - host.reserved_registers) // (tile.columns + 1)))
