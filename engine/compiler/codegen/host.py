@@ -87,7 +87,7 @@ class Host:
         registers: vector registers.
         products_in_flight: vector products a core can have in flight (latency times throughput).
         repeats_a_product: broadcast loads in the time of one product.
-        repeats_from_memory: whether a product takes a broadcast memory operand without a register.
+        broadcasts_from_memory: whether a product takes a broadcast memory operand without a register.
         reserved_registers: registers products need besides sums and weights: broadcast values and LLVM's early loads.
         memory: caches, and costs of a byte.
         chunk_flops: least floating-point operations of a chunk: about 5 µs of a core.
@@ -104,7 +104,7 @@ class Host:
     registers: int
     products_in_flight: float = 8
     repeats_a_product: float = 1
-    repeats_from_memory: bool = False
+    broadcasts_from_memory: bool = False
     reserved_registers: int = 2
     memory: Memory = field(default_factory=Memory)
     chunk_flops: int = 500_000
@@ -115,7 +115,7 @@ class Host:
     def most_rows(self, vectors: int) -> int:
         """Return the rows of sums, each ``vectors`` wide, that fit in registers beside the weights; 0 if none fits."""
         beside = self.reserved_registers
-        if vectors == 1 and not self.repeats_from_memory:
+        if vectors == 1 and not self.broadcasts_from_memory:
             beside += _ALONE
         return max(0, (self.registers - beside - vectors) // vectors)
 
@@ -281,7 +281,7 @@ def describe(name: str, cpu: str | None = None) -> Host:
         # Most processors start two narrow vector products a cycle, but only one wide product.
         products_in_flight=4 if name == "avx512" else 8,
         repeats_a_product=2 if name == "avx512" else 1,
-        repeats_from_memory=name == "avx512",
+        broadcasts_from_memory=name == "avx512",
         reserved_registers=_BESIDE[name],
     )
 

@@ -243,7 +243,7 @@ def tiled(
 def _tiled_for(context: Context, parameters: ConvParameters) -> Host:
     """Return the host for the choice of tiles: products of integers may take a register of their own."""
     host = context.host
-    return replace(host, repeats_from_memory=False) if parameters.integers and dot_method(host) != VNNI else host
+    return replace(host, broadcasts_from_memory=False) if parameters.integers and dot_method(host) != VNNI else host
 
 
 def direct(
