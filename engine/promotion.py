@@ -141,7 +141,7 @@ def result_type(*operands: object) -> DType:
             number = default if number is None else promote_types(number, default)
     found = _prefer(dims, _prefer(zeros, number))
     if found is None:
-        raise ShapeError("no operand to take a dtype from", found="none", expected="a tensor or a number")
+        raise ShapeError("no operand determines the dtype", found="none", expected="a tensor or a number")
     return found
 
 

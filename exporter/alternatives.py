@@ -139,7 +139,7 @@ class Alternatives:
             except engine.EngineError:
                 continue
             return "".join(f" --shape2 {spec}" for spec in second)
-        raise DivergenceError("no size can be opened")
+        raise DivergenceError("no size can be dynamic")
 
     def _open_shapes(self) -> Iterator[tuple[InputSpec, ...]]:
         """Yield second shapes in which all equal sizes above 1 are larger by one, if the model accepts them."""

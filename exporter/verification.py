@@ -204,7 +204,7 @@ def _judged(
     try:
         comparison = engine.compare(session, recorded, rtol=rtol)
     except engine.EngineError as error:
-        raise DivergenceError(f"the pair has no answer at {case.text}", found=error, expected="PyTorch's") from error
+        raise DivergenceError(f"the exported pair fails at {case.text}", found=error, expected="PyTorch's") from error
     worst = comparison.worst_output
     diverges = worst is not None and worst.difference.diverges
     remark = None

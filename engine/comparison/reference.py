@@ -58,7 +58,7 @@ def sort_out(graph: RuntimeGraph, recorded: Mapping[str, Any]) -> Reference:
     inputs = tuple(_input(index, port, ports["in"], operands) for index, port in enumerate(graph.inputs))
     if not ports["out"] and not operands.keys() - {port.operand for port in graph.inputs}:
         raise InputError(
-            "the reference has nothing to compare with", found=_keys(recorded), expected="out_0 or operands"
+            "the reference contains nothing to compare", found=_keys(recorded), expected="out_0 or operands"
         )
     return Reference(inputs=inputs, operands=operands, outputs=ports["out"])
 

@@ -249,7 +249,7 @@ class RuntimeGraph:
         """Return the part that computes some operands from others, as a built graph of its own; this one is unchanged.
 
         Raises:
-            GraphError: no such operand, or an output needs an input that is not given.
+            GraphError: unknown operand, or an output needs an input that is not given.
         """
         known = self._built.operands if self._built is not None else {}
         specs = {name: spec for name in inputs if name in known and (spec := known[name].spec) is not None}

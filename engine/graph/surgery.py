@@ -22,7 +22,7 @@ def insert_before(graph: Graph, target: str, new: Operator, index: int = 0) -> G
     ``new`` takes that operand as its first input, whatever its inputs say, and ``target`` takes its first output.
 
     Raises:
-        GraphError: no such operator or input, or ``new`` repeats a name or an operand.
+        GraphError: unknown operator or input, or ``new`` repeats a name or an operand.
     """
     position, op = _with(graph, target, "input", index)
     inputs = _replaced(op.inputs, index, _first_output(new))
@@ -33,7 +33,7 @@ def insert_after(graph: Graph, target: str, new: Operator, index: int = 0) -> Gr
     """Put an operator between output ``index`` of ``target`` and all its consumers.
 
     Raises:
-        GraphError: no such operator or output, or ``new`` repeats a name or an operand.
+        GraphError: unknown operator or output, or ``new`` repeats a name or an operand.
     """
     position, op = _with(graph, target, "output", index)
     made, result = op.outputs[index], _first_output(new)
@@ -47,7 +47,7 @@ def remove(graph: Graph, target: str) -> Graph:
     An operator without consumers is simply dropped.
 
     Raises:
-        GraphError: no such operator, it has no input to stand in for its output, or several outputs in use.
+        GraphError: unknown operator, it has no input to stand in for its output, or several outputs in use.
     """
     op = graph.operators[_find(graph, target)]
     if op.type in ("pnnx.Input", "pnnx.Output"):
@@ -55,7 +55,7 @@ def remove(graph: Graph, target: str) -> Graph:
     used = [name for name in op.outputs if any(name in each.inputs for each in graph.operators)]
     if len(used) > 1 or (used and not op.inputs):
         found = f"{len(op.inputs)} inputs, {len(used)} outputs in use"
-        raise GraphError("nothing can stand in for the operator's outputs", where=target, found=found)
+        raise GraphError("the operator's outputs cannot be replaced", where=target, found=found)
     substitute = dict.fromkeys(used, op.inputs[0])
     rest = [_renamed_inputs(each, substitute) for each in graph.operators if each.name != target]
     return _checked(graph, rest)
@@ -65,7 +65,7 @@ def replace(graph: Graph, target: str, new: Operator) -> Graph:
     """Put another operator in the place of ``target``, between the same operands.
 
     Raises:
-        GraphError: no such operator, or ``new`` takes or makes another number of operands.
+        GraphError: unknown operator, or ``new`` takes or makes another number of operands.
     """
     position = _find(graph, target)
     op = graph.operators[position]
@@ -81,7 +81,7 @@ def rewire(graph: Graph, target: str, index: int, operand: str) -> Graph:
     """Let input ``index`` of ``target`` come from another operand.
 
     Raises:
-        GraphError: no such operator, input or operand, or the operators would feed each other in a cycle.
+        GraphError: unknown operator, input or operand, or the operators would feed each other in a cycle.
     """
     position, op = _with(graph, target, "input", index)
     return _with_others(graph, position, with_fields(op, inputs=_replaced(op.inputs, index, operand)))
@@ -99,7 +99,7 @@ def rename(graph: Graph, old: str, new: str) -> Graph:
         named = [with_fields(op, name=new, written="") if op.name == old else op for op in graph.operators]
         return _checked(graph, named)
     if not any(old in op.outputs for op in graph.operators):
-        raise GraphError("no such operator or operand", found=repr(old))
+        raise GraphError("unknown operator or operand", found=repr(old))
     operators = [
         with_fields(_renamed_inputs(op, {old: new}), outputs=tuple(new if name == old else name for name in op.outputs))
         for op in graph.operators
@@ -125,9 +125,9 @@ def extract(
     makers = {name: op for op in graph.operators for name in op.outputs}
     for name in (*inputs, *outputs):
         if name not in makers:
-            raise GraphError("no such operand", found=repr(name))
+            raise GraphError("unknown operand", found=repr(name))
     if not outputs:
-        raise GraphError("no output is asked for")
+        raise GraphError("no output is requested")
     needed = _needed(makers, set(inputs), outputs)
     operators = [
         *(Operator("pnnx.Input", f"pnnx_input_{k}", (), (name,)) for k, name in enumerate(inputs)),
@@ -179,7 +179,7 @@ def _find(graph: Graph, name: str) -> int:
     for position, op in enumerate(graph.operators):
         if op.name == name:
             return position
-    raise GraphError("no such operator", found=repr(name))
+    raise GraphError("unknown operator", found=repr(name))
 
 
 def _first_output(op: Operator) -> str:

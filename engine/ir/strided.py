@@ -459,7 +459,7 @@ def _completed(sizes: tuple[int, ...], x: Strided) -> tuple[int, ...]:
         quotient = x.size // rest
         sizes, rest = (*sizes[: free[0]], quotient, *sizes[free[0] + 1 :]), quotient * rest
     elif free:
-        raise ValueError(f"a size is not known: found {sizes}, expected at most one -1, and no 0 beside it")
+        raise ValueError(f"a size is not known: found {sizes}, expected at most one -1, and then no 0")
     if rest != x.size or any(size < 0 for size in sizes):
         raise ValueError(f"cannot reshape a tensor of shape {x.shape} into {sizes}")
     return sizes

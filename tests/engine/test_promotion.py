@@ -102,7 +102,7 @@ def test_what_is_no_number_has_no_dtype(operand: object, found: str) -> None:
 
 
 def test_nothing_has_no_dtype() -> None:
-    with pytest.raises(ShapeError, match="no operand to take a dtype from"):
+    with pytest.raises(ShapeError, match="no operand determines the dtype"):
         result_type()
 
 

@@ -222,7 +222,7 @@ def joined(parts: Sequence[Array], axis: int | None) -> Array:
         axis = axis_of(parts[0].shape, 1)
     try:
         if axis is None or any(part.shape[axis] != parts[0].shape[axis] for part in parts):
-            raise ValueError("an answer has no slice of its item")
+            raise ValueError("an output has no slice for an item")
         return np.concatenate(parts, axis=axis)
     except (ValueError, IndexError):
         found = _shapes(parts)

@@ -109,7 +109,7 @@ class Body:
 
     def _check(self, inputs: Sequence[object]) -> None:
         if len(inputs) != self.count:
-            raise ShapeError("a body takes another number of values", found=len(inputs), expected=self.count)
+            raise ShapeError("a subgraph got the wrong number of inputs", found=len(inputs), expected=self.count)
 
 
 def bodies_of(bodies: Mapping[str, pnnx.Graph], registry: Registry) -> tuple[tuple[str, Body], ...]:

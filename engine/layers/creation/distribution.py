@@ -167,7 +167,7 @@ class Multinomial(Layer):
         axis = checked_axis(-1, input.rank)
         places = input.shape[axis]
         if places == 0:
-            raise ShapeError("there is nothing to draw from", found=format_shape(input.shape), expected="weights")
+            raise ShapeError("there are no weights to sample from", found=format_shape(input.shape), expected="weights")
         if self.num_samples < 1 or (places is not None and not self.replacement and self.num_samples > places):
             raise ShapeError("num_samples is out of range", found=self.num_samples, expected=f"1 to {places}")
         return TensorSpec(replaced(input.shape, axis, self.num_samples), INT64)

@@ -149,7 +149,7 @@ def single(value: Any) -> Any:
     """
     if isinstance(value, np.ndarray):
         if value.size != 1:
-            raise ShapeError("only one element makes a number", found=format_shape(value.shape))
+            raise ShapeError("only a tensor with one element converts to a number", found=format_shape(value.shape))
         value = value.item()
     if not isinstance(value, (bool, int, float, complex)):
         raise ShapeError("not a number", found=repr(value)[:40])

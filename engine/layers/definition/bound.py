@@ -198,7 +198,7 @@ class BoundLayer:
             return int(getattr(self.layer, method)(output, *arguments))
         count = called(method, getattr(self.layer, method), output, *arguments)
         if not isinstance(count, (int, np.integer)) or count < 0:
-            raise ExecutionError(f"{method} returned no count", found=f"{count!r:.40}", expected="0 or more")
+            raise ExecutionError(f"{method} returned no valid count", found=f"{count!r:.40}", expected="0 or more")
         return int(count)
 
     def _layer_for(self, inputs: Sequence[object]) -> Layer:

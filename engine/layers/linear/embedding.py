@@ -94,7 +94,7 @@ class EmbeddingBag(Layer):
         end = int(offsets[-1]) if self.include_last_offset and len(offsets) else len(indices)
         _check_offsets(offsets, len(indices))
         if end and not bags:
-            raise ShapeError("indices belong to no bag", found=f"{end} indices", expected="offsets from 0")
+            raise ShapeError("there is no bag for the indices", found=f"{end} indices", expected="offsets from 0")
         bag = np.searchsorted(offsets[:bags], np.arange(end), side="right") - 1
         rows = cast(_rows(weight, indices[:end]), working_dtype(weight.dtype))
         if per_sample_weights is not None:

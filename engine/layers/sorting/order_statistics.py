@@ -42,7 +42,7 @@ class _Chosen(Layer):
 
     def _shape(self, shape: Shape) -> Shape:
         if shape and shape[checked_axis(self.dim, len(shape))] == 0:
-            raise ShapeError("there is nothing to choose from", found=format_shape(shape))
+            raise ShapeError("the axis is empty", found=format_shape(shape))
         return Reduction(dim=(self.dim,), keepdim=self.keepdim)._reduced(shape)
 
 

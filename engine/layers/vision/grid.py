@@ -125,7 +125,9 @@ class AffineGrid(Layer):
 
     def __post_init__(self) -> None:
         if len(self.size) not in (4, 5):
-            raise ParameterError("size is not that of images", found=format_shape(self.size), expected="4 or 5 numbers")
+            raise ParameterError(
+                "size does not describe images", found=format_shape(self.size), expected="4 or 5 numbers"
+            )
 
     def infer(self, theta: Operand) -> TensorSpec:
         spec = tensor(theta, "theta", FLOATING)

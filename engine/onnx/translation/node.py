@@ -251,4 +251,4 @@ def _parameter(key: str, value: Any) -> Parameter:
         return value
     if isinstance(value, tuple) and all(isinstance(each, (int, float, str)) for each in value):
         return value
-    raise ParameterError(f"attribute '{key}' is of a kind that no layer takes", found=type(value).__name__)
+    raise ParameterError(f"attribute '{key}' has an unsupported type", found=type(value).__name__)

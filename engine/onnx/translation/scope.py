@@ -85,7 +85,7 @@ class Chained(dict[str, Value]):
 def value_of(scope: Scope, name: str, what: str) -> Value:
     value = scope.find(name)
     if value is None:
-        raise GraphError(f"{what}, {quoted(name)}, is made by nothing before it", expected="operators in order")
+        raise GraphError(f"{what}, {quoted(name)}, is not computed by an earlier node", expected="operators in order")
     return value
 
 

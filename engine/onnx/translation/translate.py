@@ -210,7 +210,7 @@ class _Translation:
         inner.declared = declarations(proto)
         self._constants(proto, inner)
         if len(given) != len(proto.input):
-            raise GraphError("a body takes another number of values", found=len(given), expected=len(proto.input))
+            raise GraphError("a subgraph got the wrong number of inputs", found=len(given), expected=len(proto.input))
         for each, known in zip(proto.input, given, strict=True):
             spec = known if isinstance(known, TensorSpec) else inner.declared.get(each.name)
             self._define(inner, each.name, inner.builder.input(each.name, spec))
@@ -229,7 +229,7 @@ class _Translation:
             given: its inputs.
         """
         if len(given) != len(proto.input):
-            raise GraphError("a body takes another number of values", found=len(given), expected=len(proto.input))
+            raise GraphError("a subgraph got the wrong number of inputs", found=len(given), expected=len(proto.input))
         inner = replace(scope, values={}, declared=declarations(proto), prefix=f"{prefix}/", depth=self._deeper(scope))
         inner.outer, inner.captured = None, {}
         inner.values = Chained(scope)

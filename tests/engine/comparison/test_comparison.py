@@ -103,7 +103,7 @@ def test_a_negative_tolerance_is_refused(net: RuntimeGraph, options: dict[str, f
 
 @pytest.mark.parametrize(("recorded", "message"), [
     ({"out_0": X}, r"no value for input 'in0', expected in_0 or operand/0 \(\[1, 3\] float32\)"),
-    ({"in_0": X}, "nothing to compare with: found in_0, expected out_0"),
+    ({"in_0": X}, "nothing to compare: found in_0, expected out_0"),
     ({"in_0": X, "out_1": X}, "the reference has 'out_1', expected at most 1 outputs"),
     ({"in_0": X, "in_1": X, "out_0": X}, "the reference has 'in_1', expected at most 1 inputs"),
     ({"in_0": X, "operand/conv1": X}, "has an unknown key: found 'operand/conv1', expected in_0, out_0 or"),

@@ -180,7 +180,7 @@ def _fitted_one(value: Value, *specs: Any) -> Value:
         return value
     for count, spec in zip(COUNTS, specs, strict=True):
         if not isinstance(spec, TensorSpec) or not spec.is_static:
-            raise MixesError("has a result whose size only values tell")
+            raise MixesError("has a result whose size is unknown before a run")
         expected = list(specs[1].shape)
         if value.axis >= len(expected):
             raise MixesError("has a result without an axis for the batch")

@@ -45,7 +45,7 @@ class Operand:
         if not isinstance(self.spec, TensorSpec):
             return ()
         if None in self.spec.shape:
-            raise MixesError("has an operand whose size only values tell")
+            raise MixesError("has an operand whose size is unknown before a run")
         return self.spec.sizes
 
     @property
@@ -166,7 +166,7 @@ class Use:
         """
         specs = self.results[index]
         if not all(isinstance(spec, TensorSpec) and spec.is_static for spec in specs):
-            raise MixesError("has a result whose size only values tell")
+            raise MixesError("has a result whose size is unknown before a run")
         return tuple(spec.sizes for spec in specs)
 
 

@@ -85,7 +85,7 @@ def test_what_does_not_fit_is_refused(
             (np.zeros(3),),
             "input is not quantised: found float64, expected a result of torch.quantize_per_tensor",
         ),
-        ("aten::Int", (np.zeros(3),), "only one element makes a number: found [3]"),
+        ("aten::Int", (np.zeros(3),), "only a tensor with one element converts to a number: found [3]"),
         ("aten::poisson", (np.array([-1.0]), None), "rates must not be negative: found -1.0"),
         (
             "aten::multinomial",

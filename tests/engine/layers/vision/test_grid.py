@@ -48,7 +48,7 @@ def test_volumes_are_not_sampled_bicubically() -> None:
 @pytest.mark.parametrize(
     ("theta", "size", "message"),
     [
-        (tensor(2, 2, 3), (2, 3, 4), "size is not that of images: found [2, 3, 4], expected 4 or 5 numbers"),
+        (tensor(2, 2, 3), (2, 3, 4), "size does not describe images: found [2, 3, 4], expected 4 or 5 numbers"),
         (tensor(2, 3, 4), (2, 3, 4, 5), "theta does not fit the size: found [2, 3, 4], expected [2, 2, 3]"),
         (tensor(1, 2, 3), (2, 3, 4, 5), "theta does not fit the size: found [1, 2, 3], expected [2, 2, 3]"),
     ],

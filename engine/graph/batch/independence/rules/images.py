@@ -45,7 +45,7 @@ def _check_batched(use: Use, rank: int) -> None:
         MixesError: it is a single image.
     """
     if use["input"].rank != rank + 2:
-        raise MixesError("takes the batch axis for channels")
+        raise MixesError("takes the batch axis as channels")
 
 
 @rule(conv.Conv, conv_transpose.ConvTranspose)
@@ -68,7 +68,7 @@ def onnx_convolution(use: Use) -> Value:
 def deformed(use: Use) -> Value:
     """Follow images that are filtered at positions of their own."""
     if use["input"].rank != 4:
-        raise MixesError("takes the batch axis for channels")
+        raise MixesError("takes the batch axis as channels")
     return first_axis(use, "input", "offset", "mask")
 
 
@@ -153,7 +153,7 @@ def unfolded(use: Use) -> Value:
 def folded(use: Use) -> Value:
     """Follow columns of every image summed into it."""
     if use["input"].rank != 3:
-        raise MixesError("takes the batch axis for channels")
+        raise MixesError("takes the batch axis as channels")
     return first_axis(use, "input")
 
 
@@ -191,7 +191,7 @@ def resized(use: Use) -> Value:
         raise MixesError("cuts a region out of the batch")
     known = {name: each.known() for name, each in use.named.items() if name != "input" and each.is_given}
     if any(values is None for values in known.values()):
-        raise MixesError("takes sizes that only values tell")
+        raise MixesError("takes sizes that are unknown before a run")
     others: list[Any] = []
     for k, spec in enumerate(source.specs):
         given = {name: values[k] for name, values in known.items() if values is not None}

@@ -254,7 +254,7 @@ def _indexed(source: Operand, index: Operand) -> tuple[Items | None, int, Items 
     _check_source(source)
     slots = _slots(index)
     if any(each is not None and getattr(each.spec, "dtype", _INT).kind not in "iu" for each in slots):
-        raise MixesError("has a result whose size only values tell")
+        raise MixesError("has a result whose size is unknown before a run")
     taken = [axis for axis, each in enumerate(slots) if each is not None]
     lead = taken[0] if taken and taken[-1] - taken[0] + 1 == len(taken) else 0
     given = [each for each in slots if each is not None]
@@ -279,11 +279,11 @@ def _slots(index: Operand) -> list[Operand | None]:
     if isinstance(index.spec, str):
         return [None if each is None else constant_operand(each) for each in indexing.constant_slots(index.spec)]
     if not isinstance(index.value, (list, tuple)):
-        raise MixesError("has an index that only values tell")
+        raise MixesError("has an index that is unknown before a run")
     rows = zip(index.value, *index.specs, strict=True)
     found = [None if specs[0] is None else Operand(value, tuple(specs)) for value, *specs in rows]
     if any(each is not None and not isinstance(each.spec, (TensorSpec, int)) for each in found):
-        raise MixesError("has an index that only values tell")
+        raise MixesError("has an index that is unknown before a run")
     return found
 
 

@@ -28,7 +28,7 @@ def _at(operand: Operand, axis: int) -> tuple[int, int]:
         MixesError: it does not.
     """
     if not isinstance(operand.value, Items) or operand.value.axis != axis:
-        raise MixesError("does not have the batch where it belongs")
+        raise MixesError("does not have the batch on the expected axis")
     return operand.value.layout
 
 

@@ -329,7 +329,7 @@ def onnx_slice(use: Use) -> Value:
     names = ("starts", "ends", "axes", "steps")
     known = {name: use[name].known() for name in names}
     if any(value is None for value in known.values()):
-        raise MixesError("takes bounds that only values tell")
+        raise MixesError("takes bounds that are unknown before a run")
     others: list[dict[int, slice]] = []
     for k, spec in enumerate(source.specs):
         bounds = layer._bounds(spec.rank, *(known[name][k] for name in names)) or {}  # type: ignore[index]
@@ -391,7 +391,7 @@ def ranged(use: Use) -> Value:
     known = {name: each.known() for name, each in use.named.items()}
     start, step = ("start", "step") if isinstance(use.layer, ARange) else ("start", "delta")
     if any(value is None for value in known.values()):
-        raise MixesError("takes numbers that only values tell")
+        raise MixesError("takes numbers that are unknown before a run")
     first = [_number(value) for value in known.get(start) or (0,)]
     steps = [_number(value) for value in known.get(step) or (1,)]
     shapes = use.result_shapes()
@@ -444,7 +444,7 @@ def channels(use: Use) -> Value:
 def item(use: Use) -> Value:
     """Follow one item of a list."""
     if not isinstance(use.first.value, (list, tuple)):
-        raise MixesError("makes a number of the items")
+        raise MixesError("converts the items to a number")
     return use.first.value[use["index"].constant("places")]
 
 
@@ -469,5 +469,5 @@ def unpacked(use: Use) -> Value:
     if isinstance(use.first.value, (list, tuple)):
         return tuple(use.first.value)
     if not use.first.is_items:
-        raise MixesError("takes apart what only values tell")
+        raise MixesError("unpacks a value that is unknown before a run")
     return tuple(SHARED if len(set(specs)) == 1 else SIZES for specs in use.results)

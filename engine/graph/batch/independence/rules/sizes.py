@@ -74,7 +74,7 @@ def _read(use: Use) -> Value:
     """Follow a shape, or a part of one, which is linear for a tensor with one batch axis."""
     results = [_known(specs) for specs in use.results]
     if any(result is None for result in results):
-        raise MixesError("asks for a size that only values tell")
+        raise MixesError("reads a size that is unknown before a run")
     values = tuple(_compared(result) for result in results if result is not None)
     return values if len(values) > 1 else values[0]
 
