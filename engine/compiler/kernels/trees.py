@@ -1,0 +1,125 @@
+"""Ensembles of decision trees: sums of what the leaves that a row reaches give each target.
+
+Several trees are walked at once, because the steps down one tree wait for each other. A leaf is a node whose children
+are itself, so that a group of trees takes as many steps as its deepest needs, without a branch.
+
+Arguments: features, nodes (split, feature, child where false, child where true; 32 bits each), roots (int32), depths of
+groups (int32), values of nodes (0 where not a leaf), base of each target, result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, Literal, Self
+
+from engine.compiler.codegen.ir import Function, Module, Sizes, Value, constant, vector
+from engine.compiler.kernels.channels import fitting_lanes
+from engine.compiler.kernels.kernel import Kernel, block_of, derived, dynamic_if_symbolic, start
+from engine.ir.dims import largest, smallest
+
+GROUP: Final = 8
+"""Number of trees that are walked at once."""
+NODE: Final = 4
+"""Numbers of a node."""
+Comparison = Literal["ole", "olt", "oge", "ogt", "oeq", "une"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trees(Kernel):
+    """result[row] = base + the sum, or the mean, of the values of the leaves that the row reaches.
+
+    Args:
+        rows: number of rows of features.
+        source: distance of rows of features, in elements.
+        targets: number of results of a row.
+        groups: number of groups of GROUP trees.
+        steps: steps down all trees for one row, for the size of a chunk.
+        comparison: of a feature with a split; true goes to the second child.
+        has_missing: whether bit 31 of a node's feature says that NaN goes to the second child.
+        divisor: number of trees where the mean is taken; 1 for the sum.
+    """
+
+    kind = "trees"
+    rows: int
+    source: int
+    targets: int
+    groups: int
+    steps: int
+    comparison: Comparison
+    has_missing: bool
+    divisor: int
+
+    def dynamic(self, sizes: Sizes) -> Self:
+        dynamic = self.with_dynamic(sizes, "rows")
+        return derived(
+            dynamic, source=dynamic_if_symbolic(self.source, sizes), block=sizes.dynamic(self.block)
+        )
+
+    @property
+    def padded(self) -> int:
+        """Return the values of a node: the targets, up to whole vectors."""
+        return -(-self.targets // self._lanes) * self._lanes
+
+    @property
+    def _lanes(self) -> int:
+        return fitting_lanes(self.targets, self.host.lanes)
+
+    @cached_property
+    def block(self) -> int:
+        """Return the rows of a chunk."""
+        return largest(1, smallest(self.rows, self.host.chunk_bytes // (4 * NODE * self.steps)))
+
+    @property
+    def chunks(self) -> int:
+        return -(-self.rows // self.block)
+
+    @property
+    def flops(self) -> int:
+        return self.rows * self.steps
+
+    def emit(self, module: Module) -> None:
+        f, (features, nodes, roots, depths, values, base, result), chunk = start(module, self, 7)
+        with f.loop(*block_of(f, chunk, self.block, self.rows)) as row:
+            line = f.at(features, f.mul(row.index, self.source))
+            type_, count = vector(self._lanes), self.padded // self._lanes
+            with f.loop(0, self.groups, carry=[constant(0.0, type_)] * count) as group:
+                first = f.at(roots, f.mul(group.index, GROUP))
+                places = [f.convert("sext", f.load("i32", f.at(first, k)), "i64") for k in range(GROUP)]
+                depth = f.convert("sext", f.load("i32", f.at(depths, group.index)), "i64")
+                with f.loop(0, depth, carry=places) as step:
+                    step.carry([self._child(f, line, nodes, place) for place in step.carried])
+                group.carry(self._added(f, group.carried, values, step.results))
+            self._store(f, f.at(result, f.mul(row.index, self.targets)), group.results, base)
+        f.finish()
+
+    def _child(self, f: Function, line: Value, nodes: Value, place: Value) -> Value:
+        """Return the child of a node to which a row goes on."""
+        node = f.at(nodes, f.mul(place, NODE))
+        feature = f.load("i32", f.at(node, 1))
+        column = feature if not self.has_missing else f.binary("and", feature, constant((1 << 31) - 1, "i32"))
+        x = f.load("float", f.at(line, f.convert("zext", column, "i64")))
+        is_true = f.compare(self.comparison, x, f.load("float", node))
+        if self.has_missing:
+            goes = f.binary("and", f.compare("uno", x, x), f.compare("slt", feature, constant(0, "i32")))
+            is_true = f.binary("or", is_true, goes)
+        child = f.at(f.at(node, 2), f.convert("zext", is_true, "i64"))
+        return f.convert("sext", f.load("i32", child), "i64")
+
+    def _added(self, f: Function, sums: Sequence[Value], values: Value, leaves: Sequence[Value]) -> list[Value]:
+        """Return the sums with the values of leaves, one tree after the other."""
+        found = list(sums)
+        for leaf in leaves:
+            value = f.at(values, f.mul(leaf, self.padded))
+            for k, each in enumerate(found):
+                found[k] = f.fadd(each, f.load(each.type, f.at(value, k * self._lanes)))
+        return found
+
+    def _store(self, f: Function, line: Value, sums: Sequence[Value], base: Value) -> None:
+        for k, each in enumerate(sums):
+            at, count = k * self._lanes, min(self._lanes, self.targets - k * self._lanes)
+            if self.divisor > 1:
+                each = f.binary("fdiv", each, constant(float(self.divisor), each.type))
+            total = f.fadd(each, f.load_lanes(each.type, f.at(base, at), count))
+            f.store_lanes(total, f.at(line, at), count)
