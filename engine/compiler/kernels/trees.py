@@ -53,9 +53,7 @@ class Trees(Kernel):
 
     def dynamic(self, sizes: Sizes) -> Self:
         dynamic = self.with_dynamic(sizes, "rows")
-        return derived(
-            dynamic, source=dynamic_if_symbolic(self.source, sizes), block=sizes.dynamic(self.block)
-        )
+        return derived(dynamic, source=dynamic_if_symbolic(self.source, sizes), block=sizes.dynamic(self.block))
 
     @property
     def padded(self) -> int:

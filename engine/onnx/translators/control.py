@@ -13,6 +13,7 @@ from engine.onnx.translation.node import Node, Part
 from engine.onnx.translation.registry import translates
 from engine.onnx.translation.value import Value
 from engine.onnx.translators.bags import embedding_bags
+from engine.onnx.translators.distances import distances
 from engine.onnx.translators.sequence_bags import sequence_bags
 from engine.tensor import UNKNOWN, TensorSpec
 
@@ -116,6 +117,9 @@ def scan(node: Node) -> list[Value]:
     if not 0 <= count <= len(values):
         raise ParameterError("num_scan_inputs does not fit", found=scanned, expected=f"at most {len(values)}")
     axes = node.numbers("scan_input_axes") or (0,) * scanned
+    found = distances(node, proto, values, count)
+    if found is not None:
+        return found
     slices = [_slice(value, axis) for value, axis in zip(values[count:], axes, strict=False)]
     body = node.body(proto, [*(_open(each) for each in values[:count]), *slices])
     results = [_same_kind(state, after) for state, after in zip(values[:count], body.results, strict=False)]

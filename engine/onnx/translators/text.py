@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
+
 from engine.layers.onnx.operands.dtypes import NUMBERS, STRING
 from engine.onnx.translation.node import Node
 from engine.onnx.translation.registry import translates
 from engine.onnx.translation.value import Value
 
 _ML = "ai.onnx.ml"
+# Of the table that integers are looked up in.
+_MOST_ROWS = 1 << 16
 
 
 @translates("StringConcat", since=20)
 @translates("StringNormalizer", since=10)
 @translates("TfIdfVectorizer", since=9)
-@translates("ArrayFeatureExtractor", "Binarizer", domain=_ML)
+@translates("Binarizer", domain=_ML)
 def as_it_is(node: Node) -> list[Value]:
     """ONNX's own."""
     return node.same()
+
+
+@translates("ArrayFeatureExtractor", domain=_ML)
+def array_feature_extractor(node: Node) -> list[Value] | Value:
+    """torch.index_select of columns; ONNX's own where columns are texts or their number of axes is unknown."""
+    x, places = node.input(0), node.input(1)
+    if not x.rank or x.dtype is None or x.dtype == STRING or places.rank is None:
+        return node.same()
+    if places.rank != 1:
+        places = node.make("torch.flatten", places, start_dim=0, end_dim=-1)
+    found = node.make("torch.index_select", x, places, dim=x.rank - 1)
+    return found if x.rank > 1 else node.make("torch.unsqueeze", found, dim=0)
 
 
 @translates("StringSplit", since=20)
@@ -59,6 +77,9 @@ def label_encoder(node: Node) -> Value | None:
         default = array.reshape(()).item()
     tensor = node.attributes.get("values_tensor")
     dtype = 0 if tensor is None else NUMBERS[tensor.dtype]
+    found = None if dtype else _looked_up(node, keys, values, default)
+    if found is not None:
+        return found
     params = {"keys": keys, "values": values, "default": default, "dtype": dtype}
     return node.make("LabelEncoder", node.input(0), **params)  # type: ignore[arg-type]
 
@@ -70,3 +91,22 @@ def _table(node: Node, name: str) -> tuple[object, ...] | None:
             return tuple(found) if isinstance(found, tuple) else None
     array = node.attributes.get(f"{name}_tensor")
     return None if array is None else tuple(array.reshape(-1).tolist())
+
+
+def _looked_up(node: Node, keys: Sequence[object], values: Sequence[object], default: object) -> Value | None:
+    """Return values of integers that lie close together, from a table; None for others."""
+    x = node.input(0)
+    kind = {int: np.int64, float: np.float32}.get(type(default))
+    whole = [each for each in keys if type(each) is int]
+    if x.dtype != np.int64 or kind is None or not keys or len(whole) < len(keys) or len(set(whole)) < len(whole):
+        return None
+    if any(type(each) is not type(default) for each in values) or len(values) != len(keys):
+        return None
+    first, last = min(whole) - 1, max(whole) + 1
+    if last - first > _MOST_ROWS or max(abs(first), abs(last)) >= 1 << 31:
+        return None
+    table = np.full(last - first + 1, default, kind)
+    table[np.array(whole) - first] = values
+    place = node.make("torch.clamp", x, min=first, max=last)
+    place = node.expression(f"sub(@0,{first})", place) if first else place
+    return node.make("aten::take", node.constant(table), place)

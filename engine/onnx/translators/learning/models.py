@@ -12,7 +12,7 @@ from engine.layers.onnx.operands.dtypes import STRING
 from engine.onnx.translation.node import Node
 from engine.onnx.translation.registry import translates
 from engine.onnx.translation.value import Value
-from engine.onnx.translators.learning.classes import classified, labels_of_classes, named, step
+from engine.onnx.translators.learning.classes import classified, label, labels_of_classes, named, step
 from engine.onnx.translators.learning.forest import column
 from engine.tensor import Array
 
@@ -22,10 +22,40 @@ _MOST: Final = 1 << 26
 """Coefficients of pairs of classes, those that are nought between them included."""
 
 
-@translates("Normalizer", "OneHotEncoder", "FeatureVectorizer", "Imputer", domain=_ML)
+@translates("OneHotEncoder", "FeatureVectorizer", domain=_ML)
 def as_it_is(node: Node) -> list[Value]:
     """ONNX's own."""
     return node.same()
+
+
+@translates("Normalizer", domain=_ML)
+def normalizer(node: Node) -> list[Value] | Value:
+    """Each row divided by its largest element, the sum of its magnitudes, or its length, unless that is 0."""
+    x, norm = node.input(0), node.text("norm", "MAX")
+    if x.rank != 2 or x.dtype is None or norm not in ("MAX", "L1", "L2"):
+        return node.same()
+    x = _narrow(node, x)
+    if norm == "MAX":
+        size = node.make("torch.amax", x, dim=(1,), keepdim=True)
+    else:
+        size = node.expression("abs(@0)" if norm == "L1" else "square(@0)", x)
+        size = node.make("torch.sum", size, dim=(1,), keepdim=True)
+        size = size if norm == "L1" else node.expression("sqrt(@0)", size)
+    is_zero = node.make("Tensor.to", node.make("torch.eq", size, other=0.0), dtype="torch.float")
+    return node.expression("div(@0,add(@1,@2))", x, size, is_zero)
+
+
+@translates("Imputer", domain=_ML)
+def imputer(node: Node) -> list[Value] | Value:
+    """The value of its column in place of each missing one."""
+    x = node.input(0)
+    values = column(node.attributes, "imputed_value_floats", kind="f").astype(np.float32)
+    missing = node.real("replaced_value_float", 0.0)
+    width = None if x.tensor is None or x.rank != 2 else x.tensor.shape[1]
+    if x.dtype != np.float32 or width is None or len(values) not in (1, width):
+        return node.same()
+    is_missing = node.make("torch.isnan", x) if missing != missing else node.make("torch.eq", x, other=missing)
+    return node.make("torch.where", is_missing, node.constant(values), x)
 
 
 @translates("Scaler", domain=_ML)
@@ -124,9 +154,17 @@ def vector_classifier(node: Node) -> list[Value]:
     if len(rho) != len(weight):
         raise ParameterError("rho does not fit the classes", found=len(rho), expected=len(weight))
     decisions = _product(node, near, weight, rho)
-    votes = named(node, 0, "onnx.PairVotes", decisions, classes=len(labels))
-    label = named(node, 0, "onnx.ClassLabel", votes, labels=labels)
-    return [label, _vector_scores(node, decisions, len(labels))]
+    return [label(node, _votes(node, decisions, len(labels)), labels), _vector_scores(node, decisions, len(labels))]
+
+
+def _votes(node: Node, decisions: Value, classes: int) -> Value:
+    """How many pairs each class wins: that of classes i and j, i < j, is won by i if its decision is above 0."""
+    wins = np.zeros((classes, classes * (classes - 1) // 2), np.float32)
+    losses = np.zeros_like(wins)
+    for pair, (i, j) in enumerate(pairs(classes)):
+        wins[i, pair] = losses[j, pair] = 1
+    is_first = node.make("Tensor.to", node.make("torch.gt", decisions, other=0.0), dtype="torch.float")
+    return _product(node, is_first, wins - losses, losses.sum(1))
 
 
 def _vector_scores(node: Node, decisions: Value, classes: int) -> Value:
@@ -164,15 +202,24 @@ def _near(node: Node, count: int) -> Value:
         )
     if kernel not in _KERNELS or len(params) != 3:
         raise ParameterError("no such kernel", found=f"{kernel[:80]} of {len(params)}", expected=", ".join(_KERNELS))
-    return node.make(
-        "onnx.VectorKernel",
-        node.input(0),
-        weights={"vectors": vectors.reshape(count, -1)},
-        kernel=kernel,
-        gamma=params[0],
-        coef0=params[1],
-        degree=params[2],
-    )
+    return _kernel(node, kernel, vectors.reshape(count, -1), *params)
+
+
+def _kernel(node: Node, kernel: str, vectors: Array, gamma: float, coef0: float, degree: float) -> Value:
+    """The kernel of each row and each vector; onnx.VectorKernel of features whose shape is unknown."""
+    x = node.input(0)
+    if x.rank != 2 or x.dtype is None or x.tensor is None or x.tensor.shape[1] != vectors.shape[1]:
+        given = {"kernel": kernel, "gamma": gamma, "coef0": coef0, "degree": degree}
+        return node.make("onnx.VectorKernel", x, weights={"vectors": vectors}, **given)
+    x = _narrow(node, x)
+    if kernel == "RBF":  # by differences: |x|² - 2 x·v + |v|² forgets what is near
+        distance = node.make("aten::cdist", x, node.constant(vectors), p=2.0, compute_mode=2)
+        return node.expression(f"exp(mul(square(@0),{-gamma!r}))", distance)
+    product = _product(node, x, vectors, np.zeros(len(vectors), np.float32))
+    if kernel == "LINEAR":
+        return product
+    scaled = f"add(mul(@0,{gamma!r}),{coef0!r})"
+    return node.expression(f"tanh({scaled})" if kernel == "SIGMOID" else f"pow({scaled},{degree!r})", product)
 
 
 def _pair_weights(coefficients: Array, counts: Array) -> Array:
