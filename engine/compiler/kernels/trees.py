@@ -1,7 +1,7 @@
 """Ensembles of decision trees: sums of what the leaves that a row reaches give each target.
 
 Several trees are walked at once, because the steps down one tree wait for each other. A leaf is a node whose children
-are itself, so that a group of trees takes as many steps as its deepest needs, without a branch.
+are itself, so that a group of trees takes as many steps as its longest path needs, two for each branch.
 
 Arguments: features, nodes (split, feature, child where false, child where true; 32 bits each), roots (int32), depths of
 groups (int32), values of nodes (0 where not a leaf), base of each target, result.
@@ -9,12 +9,12 @@ groups (int32), values of nodes (0 where not a leaf), base of each target, resul
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final, Literal, Self
 
-from engine.compiler.codegen.ir import Function, Module, Sizes, Value, constant, vector
+from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, constant, vector
 from engine.compiler.kernels.channels import fitting_lanes
 from engine.compiler.kernels.kernel import Kernel, block_of, derived, dynamic_if_symbolic, start
 from engine.ir.dims import largest, smallest
@@ -79,18 +79,39 @@ class Trees(Kernel):
 
     def emit(self, module: Module) -> None:
         f, (features, nodes, roots, depths, values, base, result), chunk = start(module, self, 7)
-        with f.loop(*block_of(f, chunk, self.block, self.rows)) as row:
-            line = f.at(features, f.mul(row.index, self.source))
-            type_, count = vector(self._lanes), self.padded // self._lanes
-            with f.loop(0, self.groups, carry=[constant(0.0, type_)] * count) as group:
-                first = f.at(roots, f.mul(group.index, GROUP))
-                places = [f.convert("sext", f.load("i32", f.at(first, k)), "i64") for k in range(GROUP)]
-                depth = f.convert("sext", f.load("i32", f.at(depths, group.index)), "i64")
-                with f.loop(0, depth, carry=places) as step:
-                    step.carry([self._child(f, line, nodes, place) for place in step.carried])
-                group.carry(self._added(f, group.carried, values, step.results))
-            self._store(f, f.at(result, f.mul(row.index, self.targets)), group.results, base)
+        begin, end = block_of(f, chunk, self.block, self.rows)
+        self._each_row(f, begin, end, result, lambda sums: [constant(0.0, each.type) for each in sums])
+        with f.loop(0, self.groups) as group:  # outside of rows: the nodes of a group stay in the first-level cache
+            first, depth = f.at(roots, f.mul(group.index, GROUP)), self._index(f, f.at(depths, group.index))
+            places = [self._index(f, f.at(first, k)) for k in range(GROUP)]
+            with f.loop(begin, end) as row:
+                line = f.at(features, f.mul(row.index, self.source))
+                with f.loop(0, depth, 2, carry=places) as step:
+                    children = [self._child(f, line, nodes, place) for place in step.carried]
+                    below = [self._child(f, line, nodes, place) for place in children]
+                    step.carry(below, condition=_any_differs(f, children, below))
+                self._update(
+                    f, f.at(result, f.mul(row.index, self.targets)), partial(self._added, f, values, step.results)
+                )
+        self._each_row(f, begin, end, result, partial(self._finished, f, base))
         f.finish()
+
+    def _each_row(
+        self, f: Function, begin: Index, end: Index, result: Value, change: Callable[[list[Value]], list[Value]]
+    ) -> None:
+        with f.loop(begin, end) as row:
+            self._update(f, f.at(result, f.mul(row.index, self.targets)), change)
+
+    def _update(self, f: Function, line: Value, change: Callable[[list[Value]], list[Value]]) -> None:
+        """Replace the results of a row by others."""
+        spans = [(k, min(self._lanes, self.targets - k)) for k in range(0, self.targets, self._lanes)]
+        sums = [f.load_lanes(vector(self._lanes), f.at(line, at), count) for at, count in spans]
+        for (at, count), each in zip(spans, change(sums), strict=True):
+            f.store_lanes(each, f.at(line, at), count)
+
+    @staticmethod
+    def _index(f: Function, at: Value) -> Value:
+        return f.convert("sext", f.load("i32", at), "i64")
 
     def _child(self, f: Function, line: Value, nodes: Value, place: Value) -> Value:
         """Return the child of a node to which a row goes on."""
@@ -103,9 +124,9 @@ class Trees(Kernel):
             goes = f.binary("and", f.compare("uno", x, x), f.compare("slt", feature, constant(0, "i32")))
             is_true = f.binary("or", is_true, goes)
         child = f.at(f.at(node, 2), f.convert("zext", is_true, "i64"))
-        return f.convert("sext", f.load("i32", child), "i64")
+        return self._index(f, child)
 
-    def _added(self, f: Function, sums: Sequence[Value], values: Value, leaves: Sequence[Value]) -> list[Value]:
+    def _added(self, f: Function, values: Value, leaves: Sequence[Value], sums: list[Value]) -> list[Value]:
         """Return the sums with the values of leaves, one tree after the other."""
         found = list(sums)
         for leaf in leaves:
@@ -114,10 +135,20 @@ class Trees(Kernel):
                 found[k] = f.fadd(each, f.load(each.type, f.at(value, k * self._lanes)))
         return found
 
-    def _store(self, f: Function, line: Value, sums: Sequence[Value], base: Value) -> None:
+    def _finished(self, f: Function, base: Value, sums: list[Value]) -> list[Value]:
+        found = []
         for k, each in enumerate(sums):
             at, count = k * self._lanes, min(self._lanes, self.targets - k * self._lanes)
             if self.divisor > 1:
                 each = f.binary("fdiv", each, constant(float(self.divisor), each.type))
-            total = f.fadd(each, f.load_lanes(each.type, f.at(base, at), count))
-            f.store_lanes(total, f.at(line, at), count)
+            found.append(f.fadd(each, f.load_lanes(each.type, f.at(base, at), count)))
+        return found
+
+
+def _any_differs(f: Function, before: Sequence[Value], after: Sequence[Value]) -> Value:
+    """Return whether a step has led to another node in any tree."""
+    changed = [f.binary("xor", a, b) for a, b in zip(before, after, strict=True)]
+    total = changed[0]
+    for each in changed[1:]:
+        total = f.binary("or", total, each)
+    return f.compare("ne", total, constant(0, "i64"))

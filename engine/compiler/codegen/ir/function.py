@@ -37,10 +37,15 @@ class Loop:
     carried: list[Value]
     results: list[Value] = field(default_factory=list)
     following: list[Value] | None = None
+    condition: Value | None = None
 
-    def carry(self, values: Sequence[Value]) -> None:
-        """Set the carried values of the next iteration; once in every body that carries."""
-        self.following = list(values)
+    def carry(self, values: Sequence[Value], *, condition: Value | None = None) -> None:
+        """Set the carried values of the next iteration; once in every body that carries.
+
+        Args:
+            condition: an i1 that ends the loop early if it is false.
+        """
+        self.following, self.condition = list(values), condition
 
 
 class Module:
@@ -174,6 +179,8 @@ class Function(Instructions):
         following = loop.following if loop.following is not None else carried
         advanced = self.add(index, step)
         again = self.less(advanced, stop)
+        if loop.condition is not None:
+            again = self.binary("and", again, loop.condition)
         last = self._block
         self.branch(again, body, after)
         ends = zip((as_value(start), *carry), (index, *carried), (as_value(advanced), *following), strict=True)

@@ -209,7 +209,7 @@ def _kernel(node: Node, kernel: str, vectors: Array, gamma: float, coef0: float,
     """The kernel of each row and each vector; onnx.VectorKernel of features whose shape is unknown."""
     x = node.input(0)
     if x.rank != 2 or x.dtype is None or x.tensor is None or x.tensor.shape[1] != vectors.shape[1]:
-        given = {"kernel": kernel, "gamma": gamma, "coef0": coef0, "degree": degree}
+        given: dict[str, Any] = {"kernel": kernel, "gamma": gamma, "coef0": coef0, "degree": degree}
         return node.make("onnx.VectorKernel", x, weights={"vectors": vectors}, **given)
     x = _narrow(node, x)
     if kernel == "RBF":  # by differences: |x|² - 2 x·v + |v|² forgets what is near

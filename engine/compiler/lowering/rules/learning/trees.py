@@ -27,8 +27,8 @@ _MISSING: Final = np.uint32(1 << 31)
 def lower_trees(context: Context) -> Lowered:
     """Sums and means of one comparison; sets of values and extremes are for the reference."""
     layer, x = context.layer(TreeEnsemble), context.tensor(0)
-    tables = [context.argument(k) for k in range(1, 12)]
-    if not all(isinstance(each, np.ndarray) for each in tables):
+    tables: list[Array] = [each for k in range(1, 12) if isinstance(each := context.argument(k), np.ndarray)]
+    if len(tables) < 11:
         raise NotLoweredError("its trees are computed")
     mode, feature, split, missing, true, false, roots, first, target, weight, base = tables
     check_forest(mode, feature, split, missing, true, false, roots, first, target, weight, layer.targets)
@@ -45,7 +45,7 @@ def lower_trees(context: Context) -> Lowered:
         source=x.strides[0],
         targets=layer.targets,
         groups=len(forest.depths),
-        steps=max(1, GROUP * int(forest.depths.sum())),
+        steps=1 << (GROUP * int(forest.depths.sum())).bit_length(),  # a power of two: forests alike share code
         comparison=_COMPARISONS[kinds.pop()] if kinds else "ole",
         has_missing=bool(missing.any()),
         divisor=len(roots) if layer.aggregate == "AVERAGE" else 1,
