@@ -8,7 +8,7 @@ from engine.compiler.lowering.lowering import Lowering
 from engine.compiler.lowering.rules.convolution import conv, conv_transpose, deformable
 from engine.compiler.lowering.rules.elementwise import complex_numbers, map, quantise, typed_functions, typed_maps
 from engine.compiler.lowering.rules.indexing import embedding, gather, onnx_indexing, resize, sampling, scatter
-from engine.compiler.lowering.rules.learning import trees
+from engine.compiler.lowering.rules.learning import trees, vectors
 from engine.compiler.lowering.rules.movement import constant_gather, constants, copies, padding, views
 from engine.compiler.lowering.rules.pooling import onnx_pools, pool
 from engine.compiler.lowering.rules.products import (
@@ -46,5 +46,5 @@ _RULES = (
     (embedding, gather, onnx_indexing, resize, sampling, scatter, constant_gather, constants, copies, padding, views),
     (onnx_pools, pool, attention, complex_products, contraction, einsum, encoder, fourier, group_query),
     (integer_products, linear, matmul, multihead, spectrogram, networks, distances, extremes, losses),
-    (normalisation, norms, onnx_normalisation, ordering, reductions, activations, functions, onnx, trees),
+    (normalisation, norms, onnx_normalisation, ordering, reductions, activations, functions, onnx, trees, vectors),
 )

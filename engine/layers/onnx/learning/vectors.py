@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 import numpy as np
 
-from engine.errors import ParameterError, ShapeError
+from engine.errors import ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
 from engine.layers.onnx.learning.trees import as_table, table_shape
@@ -16,7 +16,6 @@ from engine.tensor import Array, DType, TensorSpec, format_shape
 
 _FLOAT32: Final[DType] = np.dtype(np.float32)
 _ROUNDS: Final = 100
-_LEAST: Final = 1e-7
 
 
 @register("onnx.VectorKernel")
@@ -95,27 +94,23 @@ class PairProbabilities(Layer):
     """Probabilities of classes that agree best with those of pairs (Wu, Lin and Weng, 2004).
 
     Shapes:
-        decisions (N, K(K - 1)/2); a, b (K(K - 1)/2)  ->  (N, K)
+        wins (N, K(K - 1)/2), the probability that the first class of each pair wins  ->  (N, K)
     """
 
     loops = True
 
     classes: int
 
-    def infer(self, decisions: TensorSpec, a: TensorSpec, b: TensorSpec) -> TensorSpec:
-        _check_pairs(decisions.shape, self.classes)
-        return TensorSpec((decisions.shape[0], self.classes), _FLOAT32)
+    def infer(self, wins: TensorSpec) -> TensorSpec:
+        _check_pairs(wins.shape, self.classes)
+        return TensorSpec((wins.shape[0], self.classes), _FLOAT32)
 
-    def forward(self, decisions: Array, a: Array, b: Array) -> Array:
-        _check_pairs(decisions.shape, self.classes)
-        if a.shape != b.shape or a.shape != decisions.shape[1:]:
-            raise ParameterError("probabilities of pairs do not fit", found=len(a), expected=decisions.shape[1])
-        shape = (len(decisions), self.classes, self.classes)
-        check_scratch(shape, np.dtype(np.float64), decisions.nbytes, "the table of pairs")
+    def forward(self, wins: Array) -> Array:
+        _check_pairs(wins.shape, self.classes)
+        shape = (len(wins), self.classes, self.classes)
+        check_scratch(shape, np.dtype(np.float64), wins.nbytes, "the table of pairs")
         with np.errstate(all="ignore"):
-            first = 1 / (1 + np.exp(decisions.astype(np.float64) * a + b))
-            first = np.clip(first, _LEAST, 1 - _LEAST)
-            table = np.zeros(shape)
+            first, table = wins.astype(np.float64), np.zeros(shape)
             for pair, (i, j) in enumerate(pairs(self.classes)):
                 table[:, i, j], table[:, j, i] = first[:, pair], 1 - first[:, pair]
             return _agreed(table).astype(np.float32)

@@ -18,6 +18,8 @@ from engine.tensor import Array
 
 _ML: Final = "ai.onnx.ml"
 _KERNELS: Final = ("LINEAR", "POLY", "RBF", "SIGMOID")
+_LEAST: Final = 1e-7
+"""Probability of a pair, as LIBSVM bounds it."""
 _MOST: Final = 1 << 26
 """Coefficients of pairs of classes, those that are nought between them included."""
 
@@ -171,8 +173,15 @@ def _vector_scores(node: Node, decisions: Value, classes: int) -> Value:
     transform = node.text("post_transform", "NONE")
     a, b = (column(node.attributes, name, kind="f").astype(np.float32) for name in ("prob_a", "prob_b"))
     if len(a):
-        values = (decisions, node.constant(a), node.constant(b))
-        return step(node, named(node, 1, "onnx.PairProbabilities", *values, classes=classes), transform, 1)
+        count = classes * (classes - 1) // 2
+        if len(a) != count or len(b) != count:
+            raise ParameterError("prob_a and prob_b do not fit", found=f"{len(a)} and {len(b)}", expected=count)
+        wide = named(node, 1, "Tensor.to", decisions, dtype="torch.double")
+        constants = (node.constant(each.astype(np.float64)) for each in (a, b))
+        text = "reciprocal(add(exp(add(mul(@0,@1),@2)),1.0))"
+        wins = named(node, 1, "pnnx.Expression", wide, *constants, expr=text)
+        wins = named(node, 1, "torch.clamp", wins, min=_LEAST, max=1 - _LEAST)
+        return step(node, named(node, 1, "onnx.PairProbabilities", wins, classes=classes), transform, 1)
     other = "" if classes > 2 else "negative" if transform == "NONE" else "complement"
     return step(node, decisions, transform, 1, other)
 
