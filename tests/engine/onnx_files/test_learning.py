@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,18 @@ def learned(type: str, feeds: dict[str, Any], outputs: Sequence[int] = (FLOAT,),
 
 
 def ran(folder: Path, proto: Any, feeds: dict[str, Any]) -> list[Any]:
-    return engine.Session(engine.load(save(folder, proto)), backend="reference").run(feeds)
+    """Return the answers of the reference, once machine code, where there is some, has given the same."""
+    graph = engine.load(save(folder, proto))
+    answers = engine.Session(graph, backend="reference").run(feeds)
+    session = engine.Session(graph, backend="compiled", threads=1, cache=None)
+    with closing(session), suppress(engine.CompileError):
+        for mine, its in zip(session.run(feeds), answers, strict=True):
+            assert (mine.shape, mine.dtype) == (its.shape, its.dtype)
+            if its.dtype.kind == "f":
+                np.testing.assert_allclose(mine, its, rtol=1e-5, atol=1e-6)
+            else:
+                np.testing.assert_array_equal(mine, its)
+    return answers
 
 
 def check(folder: Path, proto: Any, feeds: dict[str, Any], wanted: Sequence[Any] | None = None) -> None:
@@ -44,7 +56,12 @@ def check(folder: Path, proto: Any, feeds: dict[str, Any], wanted: Sequence[Any]
             np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-6)
 
 
-def random_nodes(random: Any, trees: int, features: int) -> tuple[dict[str, Any], list[tuple[int, int]]]:
+MODES = ("BRANCH_LEQ", "BRANCH_GT", "BRANCH_EQ")
+
+
+def random_nodes(
+    random: Any, trees: int, features: int, modes: Sequence[str] = MODES
+) -> tuple[dict[str, Any], list[tuple[int, int]]]:
     """Nodes of trees of any shape, in the order of a walk; and their leaves."""
     rows: list[Any] = []
 
@@ -54,7 +71,7 @@ def random_nodes(random: Any, trees: int, features: int) -> tuple[dict[str, Any]
         if depth and random.random() < 0.85:
             split, mode = (
                 float(np.float32(random.normal())),
-                str(random.choice(["BRANCH_LEQ", "BRANCH_GT", "BRANCH_EQ"])),
+                str(random.choice(list(modes))),
             )
             children = [grow(tree, first, depth - 1) - first for _ in range(2)]
             rows[place] = (tree, place - first, int(random.integers(features)), split, mode, *children, 1)
@@ -75,6 +92,32 @@ def leaf_lists(random: Any, leaves: Sequence[tuple[int, int]], kind: str, count:
         f"{kind}_{name}": list(each)
         for name, each in zip(("treeids", "nodeids", "ids", "weights"), columns, strict=True)
     }
+
+
+@pytest.mark.parametrize("mode", ["LEQ", "LT", "GTE", "GT", "EQ", "NEQ"])
+@pytest.mark.parametrize(
+    ("trees", "targets", "aggregate"), [(1, 1, "SUM"), (8, 3, "AVERAGE"), (19, 1, "SUM"), (9, 20, "SUM")]
+)
+def test_trees_of_one_comparison_have_a_kernel(
+    tmp_path: Path, mode: str, trees: int, targets: int, aggregate: str
+) -> None:
+    random = np.random.default_rng(trees)
+    nodes, leaves = random_nodes(random, trees, 4, [f"BRANCH_{mode}"])
+    leaf = leaf_lists(random, leaves, "target", targets)
+    x = random.normal(size=(67, 4)).astype(np.float32)
+    splits = np.array(nodes["nodes_values"], np.float32)
+    x[::3, 1] = random.choice(splits, len(x[::3]))  # on the edge
+    x[::5, 2], x[1::7, 3], x[2::7, 0] = np.nan, np.inf, -np.inf
+    given = {**nodes, **leaf, "n_targets": targets, "aggregate_function": aggregate, "base_values": [0.5] * targets}
+    proto = learned("TreeEnsembleRegressor", {"x": x}, **given)
+    check(tmp_path, proto, {"x": x})
+    session = engine.Session(engine.load(save(tmp_path, proto)), backend="compiled", threads=1, cache=None)
+    with closing(session):
+        session.run([x])
+        assert "trees" in {row.get("kernel") for row in session.describe()["operators"]}
+        reference = engine.Session(session.graph, backend="reference")
+        for rows in (67, 1, 0, 7, 64):
+            np.testing.assert_allclose(session.run([x[:rows]])[0], reference.run([x[:rows]])[0], rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("aggregate", ["SUM", "AVERAGE", "MIN", "MAX"])

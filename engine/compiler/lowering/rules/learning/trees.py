@@ -39,7 +39,7 @@ def lower_trees(context: Context) -> Lowered:
         raise NotLoweredError("it has too many targets, or its features do not lie in rows")
     if feature.size and int(feature.max()) >= x.shape[1]:
         raise NotLoweredError("it has too few features")
-    forest = _Forest.of(mode, feature, split, missing, true, false, roots)
+    forest = _Forest.of(len(first), mode, feature, split, missing, true, false, roots)
     kernel = Trees(
         rows=x.shape[0],
         source=x.strides[0],
@@ -75,10 +75,17 @@ class _Forest:
 
     @classmethod
     def of(
-        cls, mode: Array, feature: Array, split: Array, missing: Array, true: Array, false: Array, roots: Array
+        cls,
+        leaves: int,
+        mode: Array,
+        feature: Array,
+        split: Array,
+        missing: Array,
+        true: Array,
+        false: Array,
+        roots: Array,
     ) -> _Forest:
         inner = len(mode)
-        leaves = 1 - min((int(each.min()) for each in (true, false, roots) if each.size), default=0)
         table = np.zeros((inner + leaves, NODE), np.uint32)
         table[:inner, 0] = split.astype(np.float32).view(np.uint32)
         table[:inner, 1] = feature.astype(np.uint32) | np.where(missing, _MISSING, np.uint32(0))
