@@ -92,6 +92,7 @@ COMMANDS: Final[dict[str, tuple[str, ...]]] = {
     "engine_alone": ("servers.engine_alone --folder {raw}/servers --save engine_alone",),
     "rate": ("overload.rate --save rate",),
     "overload": ("overload --save overload",),
+    "soak": ("soak --save soak",),
     "replicas": ("replicas --save replicas",),
     "rolling": ("rolling --save rolling",),
     "startup": ("startup --save startup",),

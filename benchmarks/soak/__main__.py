@@ -33,7 +33,9 @@ from pathlib import Path
 
 import httpx
 
-from benchmarks.machine import ROOT
+from benchmarks.machine import ROOT, describe
+from benchmarks.raw import Result
+from benchmarks.report import table
 from benchmarks.soak.requests import Request, bad_requests, good_requests, judge, small_requests
 from benchmarks.soak.store import change, write_store
 from benchmarks.soak.usage import UsageLog
@@ -195,19 +197,19 @@ def serving(store: Path) -> Iterator[tuple[int, str]]:
                 raise SystemExit(f"the server ended with {server.returncode}")
 
 
-def report(counters: Counters, watch: UsageLog, left: Sequence[str], seconds: float) -> bool:
-    """Print the results; return whether all was well."""
-    waits, growth = sorted(counters.waits_s), watch.growth_mb(settled(seconds))
-    count, first, last = len(waits), watch.looks[0], watch.looks[-1]
-    print(f"{count} answers in {seconds:.0f} s ({count / seconds:.0f}/s): {dict(sorted(counters.counts.items()))}")
-    print(f"waiting: p50 {waits[count // 2] * 1e3:.1f} ms, p99 {waits[count * 99 // 100] * 1e3:.1f} ms, longest"
-          f" {waits[-1] * 1e3:.0f} ms")  # fmt: skip
-    print(f"memory {first.memory_mb:.0f} MB at the start, {growth:+.1f} MB since it settled")
-    print(f"threads {first.threads} -> {last.threads}, files {first.files} -> {last.files}")
-    for line in [*counters.wrong[:20], *left]:
-        print(f"WRONG {line}")
-    print(f"{len(counters.wrong)} wrong answers, {len(left)} things left behind")
-    return not counters.wrong and not left and growth <= ALLOWED_GROWTH_MB
+def report(counters: Counters, log: UsageLog, left: Sequence[str], seconds: float) -> list[list[str]]:
+    """Return the rows of the table."""
+    waits, growth = sorted(counters.waits_s), log.growth_mb(settled(seconds))
+    count, first, last = len(waits), log.looks[0], log.looks[-1]
+    p50, p99 = (waits[count * share // 100] * 1e3 for share in (50, 99))
+    return [
+        ["answers", f"{count} in {seconds:.0f} s ({count / seconds:.0f}/s)"],
+        *([name, str(number)] for name, number in sorted(counters.counts.items())),
+        ["p50, p99, longest wait", f"{p50:.1f} ms, {p99:.1f} ms, {waits[-1] * 1e3:.0f} ms"],
+        ["memory", f"{first.memory_mb:.0f} MB at the start, {growth:+.1f} MB after warm-up"],
+        ["threads, open files", f"{first.threads} → {last.threads}, {first.files} → {last.files}"],
+        ["wrong answers, leaks", f"{len(counters.wrong)}, {len(left)}"],
+    ]
 
 
 def main() -> int:
@@ -218,6 +220,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=1800)
     parser.add_argument("--clients", type=int, default=32)
     parser.add_argument("--looks", type=Path, help="file for memory, threads and open files, a line a second")
+    parser.add_argument("--save", metavar="NAME", help="write benchmarks/raw/NAME.json")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         store = Path(folder)
@@ -231,7 +234,16 @@ def main() -> int:
             counters.wrong += [f"{name} is {value:g}" for name, value in metrics(url, MISMATCHES) if value]
     if options.looks is not None:
         watch.write(options.looks)
-    return 0 if report(counters, watch, left, options.seconds) else 1
+    rows = report(counters, watch, left, options.seconds)
+    body, records = table(["figure", "value"], rows), [dict(rows)]
+    result = Result(kind="soak", machine=describe(()), how=f"{options.clients} clients", body=body, records=records)
+    print(result.text())
+    for line in [*counters.wrong[:20], *left]:
+        print(f"WRONG {line}")
+    if options.save:
+        result.save(options.save)
+    growth = watch.growth_mb(settled(options.seconds))
+    return 1 if counters.wrong or left or growth > ALLOWED_GROWTH_MB else 0
 
 
 if __name__ == "__main__":
