@@ -23,7 +23,7 @@ class MemorySpace(IntEnum):
 
 
 Address = NewType("Address", int)
-"""A place in memory: the block, the graph's input or output it is, the byte there; see ``address``."""
+"""Address of a byte: its block, the number of an input or output, and the offset; see ``address``."""
 _SPACES: Final = tuple(MemorySpace)
 _SPACE_BITS: Final = 3
 _PLACE_BITS: Final = 32

@@ -38,7 +38,7 @@ from engine.options import Options
 from engine.stopping import Progress, cancellable_progress, silent
 from engine.tensor import Array, TensorSpec
 
-# Programs of a graph of many shapes that are kept in the cache, each with all weights.
+# Programs of a dynamic graph that are stored in the cache, each with all weights.
 MOST_KEPT = 8
 
 
@@ -113,7 +113,7 @@ class Builder:
             if self.makes_templates:
                 try:
                     return self._symbolic_program(specs, progress, cores)
-                except CompileError:  # with numbers for sizes it may be possible
+                except CompileError:  # with fixed sizes it may be possible
                     self._templates.close()
         executable, is_cached, entry_bytes = self._obtain(specs, refresh or tune, progress, cores, tune)
         program = self._loaded(replace(executable, constants=self._placed(executable)), specs, progress)
@@ -126,7 +126,7 @@ class Builder:
     def _symbolic_program(self, specs: Sequence[TensorSpec], progress: Progress, cores: int) -> Program:
         """Return the program of a new template, made for these shapes."""
         start = time.perf_counter()
-        self.host = self._own  # whatever the bundle's programs are for
+        self.host = self._own  # not the bundle's host
         template = self._pipeline.template(specs, self.host, progress, cores)
         template = replace(template, constants=shared(template.constants))
         numbers = template.numbers(specs)
@@ -156,7 +156,7 @@ class Builder:
         if found is not None:
             templates, self._templates_bytes = found
             for each in templates:
-                with suppress(EngineError):  # of code that cannot be loaded, or of another graph: it is made anew
+                with suppress(EngineError):  # code that cannot be loaded, or of another graph: it is compiled again
                     self._templates.add(each, self._own, self._restored_parts(each), is_restored=True)
 
     def _restored_parts(self, template: Template) -> GraphParts | None:
@@ -309,7 +309,7 @@ class Builder:
             raise CompileError(
                 f"the bundle has no program for these shapes, and {self.gap}", found=" and ".join(map(str, specs))
             )
-        self.host = self._own  # whatever the bundle's programs are for
+        self.host = self._own  # not the bundle's host
         if self._cache is None:
             return self._pipeline.compile(specs, self.host, progress, cores, tune=tune), False, 0
         key = self._key(specs)
@@ -326,7 +326,7 @@ class Builder:
     def _key(self, specs: Sequence[TensorSpec], *subject: str) -> str:
         if self._digest is None:
             self._digest = graph_digest(self._graph)
-            release(self._graph)  # a start from the cache looks at them no more
+            release(self._graph)  # a start from the cache does not read them again
         passes_off = ", ".join(sorted(self._options.passes_off))
         options = (self._own.key, f"winograd {self._options.winograd}", f"passes off {passes_off}", *subject)
         return program_key(self._graph, self._digest, specs, *options)

@@ -30,7 +30,7 @@ from engine.profiling import MeasuredRun
 from engine.stopping import Progress, silent
 from engine.tensor import Array, TensorSpec
 
-# Operators of a graph that takes long to compile: LLVM needs some 20 ms for each different one.
+# Operators of a graph that takes long to compile: LLVM needs about 20 ms for each distinct one.
 MANY_OPERATORS: Final = 24
 
 
@@ -297,7 +297,7 @@ def _kernel(name: str, plan: Executable, kernels: Sequence[NativeStep]) -> dict[
     steps = [step for step in kernels if name in step.operators]
     led = [step for step in steps if name == step.operators[0]]
     if led:
-        # Before and after it there may be copies.
+        # It may have copies before and after it.
         return {"kernel": max(reversed(led), key=lambda step: step.flops).kind}
     if steps:
         return {"kernel": "fused", "fused_into": steps[-1].operators[0]}

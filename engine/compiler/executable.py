@@ -20,7 +20,7 @@ from engine.passes import PassReport
 from engine.tensor import Array
 
 Row = tuple[int, int, int, int, tuple[str, ...]]
-"""The values of a ``Buffer``, in its order."""
+"""Fields of a ``Buffer``, in order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

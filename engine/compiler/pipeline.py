@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from engine.compiler.lowering import Lowering
     from engine.compiler.lowering.selection import Selector
 
-# numpy lays out memory with at most 64 axes, some of its functions take half of them, and kernels add a few.
+# numpy arrays have at most 64 axes, some of its functions double the axes, and kernels add a few.
 _MOST_AXES = 31
-# How often a graph is lowered, each time without a fusion or a kernel that could not be made.
+# Attempts to compile a graph, each without a fusion or a kernel that failed.
 ATTEMPTS = 8
 
 
@@ -89,7 +89,9 @@ class CompilePipeline:
         self._is_upcast = has_low_precision(graph)  # 16-bit floats are computed as float32
         self.is_dynamic = static_specs(graph.inputs) is None
         self._weights = Weights() if self.is_dynamic else None
-        self._flat: tuple[list[str], list[str]] | None = None  # the outputs, of the optimised graph and the given one
+        self._flat: tuple[list[str], list[str]] | None = (
+            None  # flattened outputs of the optimised and the original graph
+        )
 
     def compile(
         self,
@@ -107,7 +109,7 @@ class CompilePipeline:
         Raises:
             RunCancelledError, CompileError, EngineError: as ``Builder.program`` says.
         """
-        # Kernels and rules take longer to import than a start from the cache takes in all, and that needs none of them.
+        # A start from the cache does not need kernels and rules, whose import takes longer than all of it.
         from engine.compiler.assembly.objects import RefusedError
         from engine.compiler.lowering.selection import ExcludingSelector
         from engine.compiler.tuning.stopwatch import Stopwatch
@@ -234,7 +236,7 @@ class CompilePipeline:
         if self.is_dynamic or needs_graph:
             release(self._optimised)
         else:
-            self._optimised = None  # its float32 weights take memory of their own
+            self._optimised = None  # its float32 weights are copies
 
     def _lower_or_unchanged(self, lower: Callable[[], Lowering]) -> Lowering:
         """Lower the graph as float32; keep 16-bit floats where that is not possible."""

@@ -21,13 +21,13 @@ from engine.ir.dims import hint, is_same
 from engine.ir.strided import Strided, empty
 from engine.tensor import Array, DType
 
-# Neighbouring pixels or rows a multiple of this apart fall into few sets of a first-level cache, which takes its sets
-# from the bits of an address within a page, whatever the processor.
+# Neighbouring pixels or rows at multiples of this distance map to few sets of the L1 cache, which every processor
+# selects by the address bits within a page.
 ALIASING_BYTES = 1024
 PAGE_BYTES = 4096
 ALIGNMENT = 64
 FLOAT32 = np.dtype(np.float32)
-# Bytes that a process on a 64-bit processor can address.
+# Address space of a process on a 64-bit processor.
 ADDRESSABLE_BYTES = 2**47
 
 
@@ -149,7 +149,7 @@ class View:
         if len(self.shape) > 5 or not self.is_channels_last or self.is_row_major:
             return False
         lying = [axis for axis in self.order if axis > 1 and self.shape[axis] != 1]
-        return lying == sorted(lying)  # not one whose rows are columns
+        return lying == sorted(lying)  # rows before columns
 
     @property
     def order(self) -> tuple[int, ...]:

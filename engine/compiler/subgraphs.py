@@ -77,7 +77,7 @@ class Subgraphs:
 
     def _made(self, op: RuntimeOperator, body: Body) -> RunnableSubgraph:
         assert self._compiles is not None
-        key = id(body.source)  # turns that were unrolled have bodies of one source
+        key = id(body.source)  # unrolled iterations share the source of their bodies
         if key not in self._ready:
             self._ready[key] = body, self._compiles(body)
             if op.type == STAGE:

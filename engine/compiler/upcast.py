@@ -24,13 +24,13 @@ from engine.memory.blocks import disk_block
 from engine.promotion import is_reduced
 from engine.tensor import DType, TensorSpec, dtype_name
 
-# Weights of so many bytes lie in a file, and are widened so many elements at a time.
+# Weights of at least so many bytes are stored in a file, and converted so many elements at a time.
 _LARGE_BYTES: Final = 1 << 18
 _PIECE: Final = 1 << 20
 _FLOAT32: Final = np.dtype(np.float32)
 _NAMES: Final = ("torch.half", "torch.float16", "torch.bfloat16")
 _WIDE: Final = "torch.float"
-# Layers that are not the same in float32: discontinuous ones, and those that depend on the dtype's limits or rounding.
+# Layers that differ in float32: discontinuous ones, and those that depend on the dtype's limits or rounding.
 _SENSITIVE: Final = (Comparison, IsClose, NanToNum, Tanhshrink)
 _CASTS: Final = (To, TypeAs, OnnxCast, CastLike)
 _CODES: Final = ("f16", "bf16")

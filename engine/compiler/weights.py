@@ -62,7 +62,7 @@ class Weights:
     def _append(self, storage: Storage, content: Array) -> None:
         place = -(-self._end // ALIGNMENT) * ALIGNMENT
         if place + content.size > self._block.size:
-            # What nobody touches of it takes no memory.
+            # Untouched pages take no memory.
             larger = allocate(max(_LEAST_BYTES, 4 * (place + content.size)))
             larger[: self._end] = self._block[: self._end]
             self._block = larger

@@ -203,9 +203,9 @@ class Template:
 
 
 MOST_TEMPLATES: Final = 8
-"""Templates of a graph. Sizes that none of them is right for get a program of their own."""
+"""Templates of a graph. Sizes that none of them is valid for get a program of their own."""
 MOST_FIXED: Final = 2
-"""Templates that are right for one set of sizes alone, before no more are made: the next would be, too."""
+"""Templates valid for only one set of sizes, after which no more are compiled: the next would be like them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +244,7 @@ class Templates:
         self._found: tuple[Loaded, ...] = ()
         self._fixed = 0
         self._is_closed = False
-        self._latest: Loaded | None = None  # tried first: sizes of one class follow each other
+        self._latest: Loaded | None = None  # tried first: similar sizes tend to follow each other
 
     def part(self, *, is_restored: bool) -> list[Template]:
         """Return the templates from the cache, or those of this process, in the order they were added."""

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 # Operators between the two products.
 MOST_STEPS = 10
-# Products of queries and keys do not overflow for having been multiplied by so much before.
+# Queries multiplied by factors up to this size do not overflow in the product with keys.
 MOST_SCALE = float(1 << 20)
 BOOL, FLOAT32 = np.dtype(np.bool_), np.dtype(np.float32)
 
@@ -148,7 +148,7 @@ class _Search:
         (user,) = op.outputs[0].consumers
         if user.layer is None or len(user.outputs) != 1:
             return None
-        # What is computed for a reshape is known by what comes of it.
+        # A computed shape operand of a reshape is known from its result.
         return user if not user.layer.dynamic or isinstance(user.definition, RESHAPES) else None
 
     def _ended(self, last: RuntimeOperator, weights: RuntimeOperand) -> Chain | None:

@@ -169,7 +169,7 @@ def _labelled(lowering: Lowering, op: RuntimeOperator) -> tuple[tuple[Labels, ..
         return None
     try:
         equation = layer.labelled(shapes)
-    except EngineError:  # whoever runs it says what is wrong
+    except EngineError:  # the run reports the error
         return None
     sizes: dict[str, Dim] = {}
     for term, shape in zip(equation.terms, shapes, strict=True):

@@ -13,7 +13,7 @@ from engine.layers.definition.overload import Overloaded
 from engine.layers.onnx.operands.adapter import Adapter
 from engine.tensor import UNKNOWN
 
-# A meaning may have a meaning; none has many.
+# An alias may stand for another alias; no chain is longer.
 MOST_STEPS = 4
 
 
@@ -54,7 +54,7 @@ def _as(source: Source, mine: Source) -> Source:
 
 
 def _place(source: Source) -> int:
-    assert source.index is not None  # a raw type has nothing but operands
+    assert source.index is not None  # a raw type has only operands
     return source.index
 
 

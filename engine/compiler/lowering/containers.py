@@ -31,7 +31,7 @@ def _makes_list(layer: Layer | None) -> bool:
 
 
 _CONTAINERS = (TupleConstruct, ListConstruct)
-# Items of tuples within tuples, which are few unless a file means harm.
+# Limits for items of nested tuples, which only malicious files exceed.
 _MOST = 10_000
 _DEEPEST = 8
 

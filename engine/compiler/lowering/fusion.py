@@ -23,10 +23,10 @@ from engine.layers.creation.container import Expression
 from engine.passes import ACTIVATIONS, RESIDUALS
 from engine.tensor import Array, DType
 
-# Functions of one number that give it, its opposite, or zero.
+# Functions whose result is their argument, its opposite, or zero.
 _KEEPING = ("relu", "neg", "abs")
 ImageOf = Callable[[Strided], Strided]
-"""Shows an array of a result's shape as (n, c, h, w), as the kernel that makes it counts."""
+"""Views an array of a result's shape as (n, c, h, w), as its kernel counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +248,6 @@ def _planes(array: Strided) -> Strided:
     n, c, d, h, w = array.shape
     if n > 1 and d > 1 and array.strides[0] != d * array.strides[2]:
         return empty((n * d, c, h, w), array.dtype)
-    # Strides stay what they are along a dimension of one element, too: its border lies there.
+    # Strides stay valid along a dimension of size 1 too: its border lies there.
     steps = array.strides
     return array.as_strided((n * d, c, h, w), (steps[2] if d > 1 or n == 1 else steps[0], steps[1], *steps[3:]))

@@ -26,18 +26,18 @@ from engine.tensor import TensorSpec
 Border = tuple[int, int, int, int]
 NO_BORDER: Border = (0, 0, 0, 0)
 BorderRule = Callable[[RuntimeOperator, TensorSpec, TensorSpec], Border]
-"""The zeros an operator wants around its first operand, given the specs of that and of its first result. Where sizes
-are symbolic, what one more pixel would want is wanted, too, so that all sizes lie alike."""
+"""Returns the border of zeros that an operator needs around its first operand, given the specs of that and of its first
+result. Where sizes are symbolic it is the maximum over neighbouring sizes, so that all sizes have one layout."""
 BorderUse = Callable[[RuntimeOperator, TensorSpec, TensorSpec], Border | None]
-"""What of its operand's border an operator takes, None where it does something else; given specs likewise."""
+"""Returns the part of its operand's border that an operator includes, or None; same arguments."""
 BORDER_RULES: dict[type[Layer], BorderRule] = {}
 IMAGE_LAYERS: set[type[Layer]] = set()
 CHANNEL_SELECTORS: set[type[Layer]] = set()
-"""Layers that only choose channels: a border wanted by their users is wanted of their operand."""
+"""Layers that only select channels: the border that their users need is needed of their operand."""
 BORDER_USES: dict[type[Layer], BorderUse] = {}
-"""Layers whose result is their operand with some of its border: one wanted by their users is wanted beyond it."""
+"""Layers whose result is their operand with some of its border; users' borders are added to that."""
 ROW_LAYERS: set[type[Layer]] = set()
-"""Layers that read their operand row by row, however far its rows lie apart."""
+"""Layers that read their operand row by row, with any distance between rows."""
 
 
 def find_images(
@@ -70,7 +70,7 @@ def find_images(
     pending = list(found)
     while pending:
         for op in around.get(pending.pop(), ()):
-            if op.name not in reached:  # each operator once, however the tensors around it are found
+            if op.name not in reached:  # visit each operator once
                 reached.add(op.name)
                 alike = {
                     each.name for each in (*op.inputs, *op.outputs) if may_be(each) and _is_like(each, op, spec_of)
@@ -89,7 +89,7 @@ def _is_like(
 
 
 MAX_NESTING: Final = 32
-"""Concatenations that lie in each other; those further in are made by themselves and copied."""
+"""Depth of nested concatenations; deeper ones are computed separately and copied."""
 
 SpecOf = Callable[[RuntimeOperand], TensorSpec | None]
 
@@ -107,7 +107,7 @@ def find_slices(operators: Sequence[RuntimeOperator], spec_of: SpecOf) -> dict[s
     """Return the slice of each computed operand that is part of a concatenation, by operand name."""
     slices: dict[str, ConcatSlice] = {}
     depths: dict[str, int] = {}
-    # Larger concatenations first; of two of one size where one is part of the other, the later one is the outer.
+    # Larger concatenations first; of two of equal size, one inside the other, the later one is the outer.
     joins = [op for op in reversed(operators) if isinstance(op.definition, Cat)]
     for op in sorted(joins, key=lambda each: -hint(_size(spec_of(each.outputs[0])))):
         around = slices.get(op.outputs[0].name)
@@ -245,7 +245,7 @@ class LayoutPlan:
         """Return the memory of a concatenation's result, which contains the slices of its parts."""
         if operand.name not in self._joined:
             self._joined[operand.name] = self.allocate(operand)
-            self._granted.discard(operand.name)  # the parts lie in it, wherever that is
+            self._granted.discard(operand.name)  # the parts lie in it, wherever it lies
         return self._joined[operand.name]
 
     def is_image(self, operand: RuntimeOperand) -> bool:

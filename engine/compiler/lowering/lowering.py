@@ -25,7 +25,7 @@ from engine.options import Options
 from engine.passes import JOINS
 from engine.tensor import UNKNOWN, Array, TensorSpec, is_known, known_value
 
-# Constants from this size on are kept once for all programs of a graph.
+# Constants of at least this size are stored once for all programs of a graph.
 LARGE_BYTES = 4096
 
 
@@ -142,7 +142,7 @@ class Lowering:
             raise NotLoweredError("there are no kernels for text")
         if self.weights is not None and data.nbytes >= LARGE_BYTES:
             return self.weights.packed("as it is", (data,), lambda: data)
-        # The array is kept beside its view, for as long as its id stands for it.
+        # The array is kept with its view, so that its id is not reused.
         if id(data) not in self._stored:
             self._stored[id(data)] = data, constant(data)
         return self._stored[id(data)][1]
@@ -155,7 +155,7 @@ class Lowering:
         before, kept = self._packed.get(key, ((), None))
         storage = None if kept is None else kept()
         if storage is None or any(ref() is not root for ref, root in zip(before, roots, strict=True)):
-            storage = constant(pack().reshape(-1)).storage  # once for all turns of a loop that was unrolled
+            storage = constant(pack().reshape(-1)).storage  # once for all iterations of an unrolled loop
             self._packed[key] = [weakref.ref(root) for root in roots], weakref.ref(storage)
         return View(storage, storage.meta)
 
@@ -204,7 +204,7 @@ class Lowering:
             return None
         if spec.dtype not in (FLOAT32, FLOAT64):
             return None
-        # Asked by those who look ahead and by every operator before it; constants turn up on the way.
+        # Called often, by the layout plan and by operators before it; constants become known during the walk.
         key = op.name, sum(each.name in self.constants for each in op.inputs)
         if key not in self._terms:
             self._terms[key] = self._term(op, op.layer)

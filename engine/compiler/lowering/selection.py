@@ -12,7 +12,7 @@ from engine.compiler.lowering.steps import KernelStep, NotLoweredError
 K = TypeVar("K", bound=Kernel)
 
 CANDIDATES: Final = 3
-"""Kernels that are measured against each other."""
+"""Number of kernels that are measured against each other."""
 
 
 class Selector(Protocol):

@@ -126,7 +126,7 @@ def dense_strides(view: View) -> Strides:
     return Strides(n, h, w)
 
 
-# Bytes of elements that kernels copy.
+# Element sizes that kernels copy, in bytes.
 WORDS = (1, 2, 4, 8, 16)
 
 

@@ -97,7 +97,7 @@ def _lower_chain(lowering: Lowering, chain: Chain) -> None:
         return
     except (NotLoweredError, EngineError):
         pass
-    except Exception as exc:  # a defect of the rule: its operators have rules of their own
+    except Exception as exc:  # a defect of the rule: lower the operators one by one
         report_defect(op.name, exc, is_compiled=True)
     for each in (*chain.inner, op):
         if each.name not in lowering.absorbed:
@@ -265,7 +265,7 @@ def _result(lowering: Lowering, port: int, name: str) -> View | str:
         return _rounded_output(lowering, port, name, view, returned)
     if view is None:
         return name
-    if not view.meta.size:  # nothing to copy, and nothing of another output's to share
+    if not view.meta.size:  # nothing to copy, and no memory of another output to share
         return row_major(view.shape, view.dtype, MemorySpace.OUTPUT, port)
     if view.dtype != FLOAT32 and not _is_for_kernels(lowering, view):
         return name

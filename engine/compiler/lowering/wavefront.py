@@ -19,7 +19,7 @@ from engine.compiler.lowering.steps import KernelStep, Pointer, Step, copy, poin
 from engine.compiler.storage import View, constant, row_major
 from engine.ir.dims import hint, is_same
 
-# What layers computed together may take, for a run that may be cancelled looks up after them.
+# Largest work of pipelined layers, because a run checks for cancellation only after them.
 MOST_FLOPS = 2_000_000_000
 _WORD = np.dtype(np.int64)
 

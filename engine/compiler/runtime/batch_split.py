@@ -31,11 +31,11 @@ from engine.graph.batch.batching import joined
 from engine.memory.resources import available_cores
 from engine.tensor import Array
 
-# A share of the last-level cache: what a run writes beyond it is read back from memory.
+# Share of the last-level cache; larger results are read back from memory.
 FAR_SHARE: Final = 1 / 2
-# How many times the weights images should be, for those to be read again from a last-level cache that is slow.
+# Ratio of images to weights from which reading weights again from a slow last-level cache pays.
 IMAGES_TO_WEIGHTS: Final = 4 / 3
-# Of the products of a run, the share that images from that cache should take.
+# Share of the time of a run's products that reading images from that cache must take to matter.
 SIGNIFICANT_SHARE: Final = 1 / 20
 
 
@@ -141,7 +141,7 @@ class HelperThreads:
             try:
                 for work in works:
                     called.append(self._pool.submit(copy_context().run, work))
-            except RuntimeError:  # no thread for it, or the process ends
+            except RuntimeError:  # no more threads, or the process ends
                 return called
         return called
 
@@ -184,7 +184,7 @@ class ParallelParts:
         try:
             work(first)
         finally:
-            # A helper that has not begun is not needed; one that has may still write.
+            # Tasks that have not started are cancelled; the others may still write.
             begun = [each for each in helpers if not each.cancel()]
             wait(begun)
         for each in begun:

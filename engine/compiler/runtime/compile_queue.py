@@ -27,17 +27,17 @@ from engine.stopping import Progress, cancelling
 from engine.tensor import DType, TensorSpec
 
 Key: TypeAlias = tuple[tuple[tuple[int | None, ...], DType], ...]
-# A step of something that takes long: told how to let others run, it says whether there is more to do.
+# Step of a long job: called with a function that lets other threads run, returns whether there is more to do.
 Job: TypeAlias = Callable[[Progress], bool]
 
-# How often a shape must be met before it is worth a compile.
+# Occurrences of a shape before it is compiled.
 WORTH: Final = 2
-# Requests that are remembered, and for how long one that is not repeated may wait.
+# Most requests, and the time that one that does not recur may wait.
 MAX_REQUESTS: Final = 1024
 PATIENCE_S: Final = 60.0
-# Time one compile may take.
+# Time limit of one compile.
 LIMIT_S: Final = 120.0
-# A thread that computes in Python lets others in after so long, and sleeps as long after every kernel it makes.
+# While compiling: switch interval of the interpreter, and sleep after every kernel.
 _TURN_S: Final = 0.0005
 _PAUSE_S: Final = 0.0002
 _END_S: Final = 5.0
@@ -204,7 +204,7 @@ class CompileQueue:
                 return job(_pause)
         except RunCancelledError:
             return False
-        except Exception:  # whatever it is, others wait
+        except Exception:  # other jobs continue after any error
             if not self._is_ending:
                 _log.exception("in the background")
             return False
@@ -222,13 +222,13 @@ class CompileQueue:
                 request.fail(f"it takes more than {LIMIT_S:g} seconds")
         except MemoryError:
             request.rest("there is not enough memory")
-        except Exception as error:  # whatever it is, the reference answers
+        except Exception as error:  # the reference answers after any error
             if not self._is_ending:
                 _log.exception("compiling in the background")
                 request.fail(type(error).__name__)
         with self._lock:
             place = id(owner), request.key
-            # What failed or was declined is remembered; else it is there.
+            # Requests that failed or were declined are kept; the others have their instance.
             is_made = not request.has_failed and not request.is_resting and request.bytes is None
             if is_made and self._requests.get(place) is request:
                 del self._requests[place]
@@ -254,6 +254,6 @@ def _pause(doing: str, done: int, of: int) -> None:
 QUEUE: Final = CompileQueue()
 METER.read_queue = lambda: (len(QUEUE), QUEUE.is_busy)
 atexit.register(QUEUE.close)
-# A child has the requests, but neither the thread nor anyone who would open a lock that was closed.
+# A forked child has neither the thread nor a thread that would release a held lock.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=QUEUE.__init__)  # type: ignore[misc]

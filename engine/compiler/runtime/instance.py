@@ -66,7 +66,7 @@ class Instance:
         self._user = new_user()
         self._lock = threading.Lock()
         self._epoch = 0
-        # More than a step has chunks would look for work that never comes, after every run.
+        # More threads than a step has chunks would only search for work.
         self._threads = min(threads, int(program.executable.steps.chunks.max(initial=1)))
         self._tables = Tables(program, program.layouts.of(program, self._threads))
         self._use_arena(NO_ARENA if arenas is not None else new_arena(program.executable.arena_bytes))
@@ -77,7 +77,7 @@ class Instance:
         ports = {each.port for each in self.kernel_outputs}
         self.makes_all_outputs = len(ports) == len(self.kernel_outputs) == len(program.executable.outputs)
         self._run = _RUN(program.code.address("run"))
-        # A list, because who sends them home must not hold the instance.
+        # A list, because the finalizer must not refer to the instance.
         self._crew: list[Workers] = []
         self._stop = weakref.finalize(self, _dismiss, self._crew)
 
@@ -123,7 +123,7 @@ class Instance:
         try:
             return self._run_locked(workers.address, inputs, times, into)
         finally:
-            if workers.is_dismissed:  # a thread may have missed the word to leave, for the run's own came after it
+            if workers.is_dismissed:  # the run may have overwritten the generation that told the threads to stop
                 workers.dismiss()
 
     def _workers(self) -> Workers:
@@ -196,14 +196,14 @@ class Instance:
         op = self.program.operators[call.operator]
         if op.layer is None:
             return
-        # A value kept by name may hold on to its operands for longer than their memory is theirs.
+        # A value kept by name may refer to its operands after their memory is reused.
         is_kept = None in call.outputs
         operands = [
             self._value(operand.name, values) if region is None else self._operand(region, inputs, results, is_kept)
             for operand, region in zip(op.inputs, call.inputs, strict=True)
         ]
         try:
-            if is_kept:  # its size is one that only this run tells
+            if is_kept:  # its size depends on values
                 op.layer.check_results(operands)
             answer = op.layer.forward(operands)
         except EngineError as error:

@@ -22,11 +22,11 @@ from engine.limits import memory_bytes
 from engine.stopping import Progress
 from engine.tensor import Array, TensorSpec
 
-# The part of memory that programs may take where no limit is given.
+# Share of memory for programs without a given limit.
 SHARE: Final = 1 / 4
-# Shapes that are remembered as too large.
+# Most shapes that are known to be too large.
 _MAX_REMEMBERED: Final = 1024
-# Instances of templates that are kept; others are made in a fraction of a millisecond.
+# Most kept instances of templates; binding a new one takes a fraction of a millisecond.
 MOST_BOUND: Final = 64
 
 
@@ -249,7 +249,7 @@ class Instances:
         if CACHE.add(entry, self.limit, must=self._must):
             QUEUE.forget(self, key)
             return instance
-        self._remove(key, entry)  # others came first
+        self._remove(key, entry)  # no room: other instances were added meanwhile
         return None
 
     def _keep_bound(self, key: Key, program: Program, size: int) -> Instance:

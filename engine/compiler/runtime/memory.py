@@ -43,7 +43,7 @@ def allocate(count: int) -> Array:
     block = _mapped(count + LARGE_PAGE)
     raw = np.frombuffer(block, np.uint8)
     skip = -raw.ctypes.data % LARGE_PAGE
-    # The rest would be one more large page, most of which nobody needs.
+    # The rest would take one more large page, mostly unused.
     block.madvise(mmap.MADV_HUGEPAGE, skip, count - count % LARGE_PAGE)
     return raw[skip : skip + count]
 
@@ -69,7 +69,7 @@ def address_of(array: Array) -> int:
     """Return the address of an array's first byte."""
     try:
         return _ADDRESS_OF(_BUFFER_OF(array))  # type: ignore[arg-type]  # an array is a buffer
-    except (TypeError, ValueError, BufferError):  # read-only, not in one piece, empty: numpy knows, but takes its time
+    except (TypeError, ValueError, BufferError):  # read-only, not contiguous or empty: numpy's interface is slower
         return int(array.__array_interface__["data"][0])
 
 
@@ -90,7 +90,7 @@ class Arena:
 
 
 NO_ARENA: Final = Arena(np.empty(0, np.uint8), 0)
-"""The arena of an instance that does not run."""
+"""Arena of an instance that does not run."""
 
 
 def _rounded(size: int) -> int:
@@ -124,7 +124,7 @@ class Arenas:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._lock = threading.Lock()
-        self._idle: list[Arena] = []  # who wrote last is last
+        self._idle: list[Arena] = []  # the one used last is last
 
     def take(self, size: int, user: int, clean: Sequence[tuple[int, int]]) -> Arena:
         """Return an arena of at least so many bytes, as this user left it.
@@ -137,7 +137,7 @@ class Arenas:
         """
         arena = self._pick(size, user)
         if arena is None or arena.block.size < size:
-            del arena  # its memory first
+            del arena  # release its memory first
             arena = new_arena(_rounded(size))
         elif arena.user != user:
             for first, last in clean:
@@ -159,7 +159,7 @@ class Arenas:
     def _pick(self, size: int, user: int) -> Arena | None:
         """Return the best idle arena: the user's own, else one that is large enough, else any."""
         with self._lock:
-            if self._idle and self._idle[-1].user == user:  # as where one shape comes again and again
+            if self._idle and self._idle[-1].user == user:  # the usual case of one recurring shape
                 return self._idle.pop()
             own = [each for each in self._idle if each.user == user]
             large = [each for each in self._idle if each.block.size >= size]

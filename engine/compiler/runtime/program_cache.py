@@ -22,9 +22,9 @@ from engine.compile_metrics import METER
 from engine.compiler.runtime.instance import Instance
 from engine.compiler.runtime.program import Program
 
-# A program that ran later than this is not evicted, unless only machine code may answer.
+# A program that ran within this time is not evicted, unless only machine code may answer.
 IDLE_S: Final = 60.0
-# What is fixed for every program and for every step of it: tables, names, the code's own bookkeeping.
+# Fixed cost of every program and of every step of it: tables, names, bookkeeping of the code.
 _PROGRAM_BYTES: Final = 64 << 10
 _STEP_BYTES: Final = 4 << 10
 

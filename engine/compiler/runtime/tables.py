@@ -27,9 +27,9 @@ from engine.tensor import Array
 if TYPE_CHECKING:
     from engine.compiler.runtime.program import Program
 
-# Looks at a counter before a thread sleeps; some 60 µs.
+# Reads of a counter before a thread sleeps; about 60 µs.
 SPINS = 1500
-# A run that may be cancelled asks after so much work, as long as it takes a core of this speed.
+# A cancellable run checks after work of this time, estimated for a core of this speed.
 CANCEL_CHECK_S = 0.01
 FLOPS_PER_S = 2.5e10
 BYTES_PER_S = 5e9
@@ -155,7 +155,7 @@ class Tables:
         words = self._words
         for port, places in self._inputs:
             at = address_of(inputs[port])
-            for place, offset in places:  # few, mostly one: numpy would take longer
+            for place, offset in places:  # mostly one: slower with numpy
                 words[place] = at + offset
         for port, places in self._outputs:
             at = address_of(outputs[port])

@@ -17,7 +17,7 @@ from engine.compiler.runtime.program import Program
 from engine.compiler.runtime.protocol import STOP
 from engine.compiler.runtime.tables import Tables
 
-# Threads that may wait, and instances that keep theirs however many those are.
+# Most waiting threads, and instances that always keep theirs.
 MAX_WAITING: Final = 16
 MIN_TEAMS: Final = 2
 
@@ -39,14 +39,14 @@ class Workers:
         self.is_dismissed = False
         self.count = 0
         worker = _WORKER(program.code.address("worker"))
-        # A thread holds the program, whose code it is in, and the memory it walks through.
+        # A thread keeps the program, whose code it runs, and the memory it walks alive.
         held = (self._block, tables, program)
         for number in range(1, count + 1):
             try:
                 threading.Thread(
                     target=_run_worker, args=(worker, self.address, number, *held), daemon=True, name=f"kernel-{number}"
                 ).start()
-            except RuntimeError:  # the system has no more: those there are, and the caller, do all the work
+            except RuntimeError:  # no more threads: the others and the caller do all the work
                 break
             self.count += 1
 

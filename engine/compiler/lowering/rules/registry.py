@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from engine.compiler.lowering.context import Context
 
 KernelRule = Callable[["Context"], Lowered]
-"""From an operator and what is known around it to what becomes of it; a rule changes nothing."""
+"""Lowers an operator, given its context, which it does not change."""
 KERNEL_RULES: dict[type[Layer], KernelRule] = {}
 FALLBACKS: dict[type[Layer], KernelRule] = {}
-"""What is asked where the rule of a layer declines."""
+"""Rules for layers whose own rule refuses an operator."""
 DOUBLES: set[KernelRule] = set()
-"""Rules that are asked for float64, too, all whose tensors are of the dtype of the result."""
+"""Rules that lower float64 too; all tensors of the operator have the dtype of the result."""
 
 
 def kernels_for(

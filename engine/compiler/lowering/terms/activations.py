@@ -39,7 +39,7 @@ _NAMED: dict[type[Layer], tuple[str, ...]] = {
     ternary.AddCMul: ("addcmul",),
     ternary.AddCDiv: ("addcdiv",),
 }
-"""A layer -> the function that it is, and its fields that come as arguments behind its operands."""
+"""Layer -> name of its function, and fields that are arguments after its operands."""
 
 
 @expression_for(*_NAMED)
@@ -58,7 +58,7 @@ def unchanged(layer: Layer, x: Expr, *others: Expr | None) -> Expr:
 @expression_for(activation.Softplus)
 def softplus(layer: activation.Softplus, x: Expr) -> Expr | None:
     """Return log(1 + exp(beta * x)) / beta; x itself where beta * x > threshold."""
-    # Above, the layer's exponential overflows before its threshold is met, and the kernel's does not.
+    # With a larger threshold the layer's exponential overflows below it, and the kernel's does not.
     return apply("softplus", x, layer.beta, layer.threshold) if layer.threshold <= EXP_OVERFLOWS else None
 
 
@@ -114,7 +114,7 @@ def batch_norm_arguments(
     given = [each for each in (mean, var, weight, bias) if each.value is not None]
     if mean.array is None or var.array is None or any(each.array is None for each in given):
         return None
-    # Folded in float64: the shift is a difference of what may be large.
+    # Folded in float64, because the shift may be a difference of large numbers.
     scale = _as_float64(weight.array, 1.0) / np.sqrt(_as_float64(var.array, 1.0) + layer.eps)
     shift = _as_float64(bias.array, 0.0) - _as_float64(mean.array, 0.0) * scale
     parts = [per_channel(Argument(each.astype(x.dtype)), len(x.shape)) for each in (scale, shift)]

@@ -23,12 +23,12 @@ _SAME = (
     "erfc", "erfinv", "lgamma", "digamma", "i0",
 )  # fmt: skip
 KERNELS: dict[str, str] = {name: name for name in _SAME} | {"maximum": "max", "minimum": "min", "special_ndtr": "ndtr"}
-"""Functions of engine.expression and engine.layers -> what kernels call them."""
+"""Functions of engine.expression and engine.layers -> their names in kernels."""
 
 LARGEST_POWER = 8
-# Beyond it float32 has an infinity, and 0 times that is NaN.
+# Largest float32; a larger number is infinite, and 0 times that is NaN.
 LARGEST_FLOAT = 3.4028234663852886e38
-# Exponents for which PyTorch takes a shorter way, visible in the signs of zeros and in the last bit.
+# Exponents with a faster path in PyTorch, which differs in signs of zeros and in the last bit.
 _POWERS = {0.5: "sqrt", -0.5: "rsqrt", 2: "square", 3: "cube", -1: "reciprocal"}
 
 
@@ -107,7 +107,7 @@ COMPOSED: dict[str, Callable[..., Expr]] = {
     "rad2deg": lambda x: apply("mul", x, 180 / math.pi),
     "ldexp": lambda x, exponent: apply("mul", x, apply("exp2", exponent)),
 }
-"""Functions that take more than a name."""
+"""Functions that are expressions of others."""
 
 
 def _by_name(layer: Layer, *operands: Expr) -> Expr | None:
@@ -211,7 +211,7 @@ def converted(tree: Node, operands: Sequence[Expr | None], other: Callable[[obje
         if node in done:
             continue
         found = _convert(node, [done[each] for each in node.children], operands, other)
-        # What walks the trees of kernels recurses, and walks what is repeated again.
+        # Walks over expressions are recursive, and visit repeated parts again.
         if found is None or not is_moderate(found, measured):
             return None
         done[node] = found

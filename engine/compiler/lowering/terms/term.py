@@ -60,7 +60,7 @@ Preparation: TypeAlias = Callable[..., Sequence[Argument] | None]
 EXPRESSION_RULES: dict[type[Layer], ExpressionRule] = {}
 PREPARATIONS: dict[type[Layer], Preparation] = {}
 SINGLE: set[type[Layer]] = set()
-"""Layers whose rules count on float32."""
+"""Layers whose rules are valid only for float32."""
 
 
 def expression_for(*layers: type[Layer], doubles: bool = True) -> Callable[[ExpressionRule], ExpressionRule]:

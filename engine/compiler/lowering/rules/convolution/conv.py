@@ -51,7 +51,7 @@ def _wanted_border(op: RuntimeOperator, x: TensorSpec, y: TensorSpec) -> Border:
         return NO_BORDER
     try:
         parameters = parameters_of(conv_, kernel, pairs)
-        # What a stride leaves over at the end of one size, another reads.
+        # With another size, the stride may reach pixels that this size leaves unread.
         if is_symbolic(x.sizes[2:]) and max(parameters.dilation) == 1:
             return bearable(parameters.border, x.sizes[2:])
         return border_of(*spans_of(parameters, x.sizes[2:], y.sizes[2:]), x.sizes[2:])

@@ -34,7 +34,7 @@ from engine.ir.strided import Strided
 from engine.layers.convolution.conv import Conv
 from engine.tensor import Array
 
-# The most pixels of all images together, of a line, and taps, each of which is a copy.
+# Limits of im2col: pixels of all images, pixels of a line, and taps, each of which is a copy.
 MOST_PIXELS = 24
 MOST_COLUMNS = 4
 MOST_TAPS = 64
@@ -112,7 +112,7 @@ def _met(kernel: int, stride: int, dilation: int, before: int, size: int, count:
     return found
 
 
-# Taps down from which the copy this takes is little beside the products.
+# Rows of taps from which the copy costs little compared with the products.
 TALL = 8
 
 

@@ -16,12 +16,12 @@ from engine.compiler.lowering.steps import NotLoweredError
 from engine.ir.dims import hint, is_symbolic
 from engine.layers.convolution import conv
 
-# What splitting an axis must save of its products, and pixels that take as long as fewer do.
+# Share of its products that splitting an axis must save, and pixels that take as long as fewer do.
 WORTH = 0.15
 FEWEST = 4
-# Spans an axis may fall into: each pair of them is a kernel of its own.
+# Most spans of an axis: each pair of them is a kernel of its own.
 MOST_SPANS = 8
-# Taps up to which it is looked at exactly which meet the image.
+# Most taps for which the taps that meet the image are determined exactly.
 MOST_TAPS = 4096
 
 
@@ -116,7 +116,7 @@ def spans(axis: ConvAxis, *, can_split: bool) -> Sequence[Span]:
         return (Span.of(axis, 0, axis.count, range(axis.kernel)),)
     runs = _merged(axis.runs())
     met = [taps for _, taps in runs if taps]
-    if not met:  # zeros everywhere; some tap has to read them
+    if not met:  # zeros everywhere; a tap must read them
         return (Span.of(axis, 0, axis.count, range(axis.kernel)),)
     whole = range(min(each.start for each in met), max(each.stop for each in met))
     if can_split and axis.dilation > 1 and len(met) == len(runs) and _is_worth(runs, whole):
@@ -150,7 +150,7 @@ def _split(axis: ConvAxis, runs: Sequence[tuple[int, range]]) -> list[Span]:
     return result
 
 
-# How many times as many pixels an image within its border may have, and so many more.
+# Limits of an image with its border: growth factor, and pixels that are allowed in addition.
 MOST_GROWTH = 16
 FEW_PIXELS = 4096
 
@@ -180,7 +180,7 @@ class ConvParameters:
         return 1 if self.depth is None else self.depth.kernel
 
 
-@lru_cache(maxsize=4096)  # every size asks for the same
+@lru_cache(maxsize=4096)  # every size has the same key
 def parameters_of(layer: conv.Conv, kernel: tuple[int, ...], pairs: tuple[tuple[int, int], ...]) -> ConvParameters:
     """Return the parameters of a layer of these kernel sizes.
 

@@ -83,7 +83,7 @@ def kernels_of(
             host=context.host,
             epilogue=epilogue,
         )
-        if filtering.stride == 1:  # with others a filter value meets several tiles, which lie side by side
+        if filtering.stride == 1:  # otherwise a filter value meets several adjacent tiles
             kernel = replace(kernel, blocking=kernel.blocking.within(kernel.tiles))
         yield kernel
     yield from by_tile
@@ -189,7 +189,7 @@ def _filterings(
     is_plain = parameters.groups == 1 and is_added_up and not parameters.integers
     if not is_plain or context.lowering.options.winograd == "off" or _is_counted(context):
         return [None]
-    if context.dtype != FLOAT32:  # who computes in float64 wants its digits
+    if context.dtype != FLOAT32:  # float64 is used for its precision
         return [None]
     (stride, across), (down, dilation), channels = parameters.stride, parameters.dilation, shape[1]
     if stride != across or (stride > 1 and dilation > 1) or (parameters.kernel[0] > 1 and down != dilation):

@@ -30,9 +30,9 @@ from engine.layers.convolution.conv_transpose import ConvTranspose
 from engine.layers.operands.spatial import spread
 from engine.tensor import Array
 
-# Channels that are few: phases of their own fill less than half of any vector.
+# Output channels up to which kernels of phases fill less than half of any vector.
 FEW_OUTPUTS = 4
-# Channels of the convolution, and how many times as many pixels it may make as are kept between the paddings, or more.
+# Limits: channels of the convolution, computed pixels for each kept pixel, and extra pixels allowed.
 MOST_OUTPUTS = 1024
 MOST_CROPPED = 2
 FEW_PIXELS = 4096
@@ -83,7 +83,7 @@ def _convolved(
     batch, _, height, width = image.shape
     down, across = (taps // stride for taps, stride in zip(kernel, strides, strict=True))
     shape = batch, math.prod(strides) * outputs, height + down - 1, width + across - 1
-    # Tap k belongs to phase k % stride; a convolution meets the taps of a phase backwards.
+    # Tap k belongs to phase k % stride; the convolution has the taps of a phase in reverse.
     taps = weight.reshape(inputs, outputs, down, strides[0], across, strides[1])[:, :, ::-1, :, ::-1]
     bank = taps.transpose(3, 5, 1, 0, 2, 4).reshape(shape[1], inputs, 1, down, across)
     known = None if bias is None else np.tile(bias, math.prod(strides))
@@ -96,11 +96,11 @@ def _convolved(
 
 
 X, Y = Operand(0), Operand(1)
-# How many times as long as the result the sums may be, of which paddings are cut off.
+# Limit of the length of the sums, before cropping, for each element of the result.
 MOST_CUT = 4
-# Outputs of so many inputs may overlap; all of them are in memory before they are summed.
+# Most inputs whose outputs overlap; all are in memory before they are summed.
 MOST_OVERLAP = 16
-# Phases of an axis that have kernels of their own.
+# Most phases of an axis with kernels of their own.
 MOST_PHASES = 16
 
 

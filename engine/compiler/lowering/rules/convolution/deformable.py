@@ -21,7 +21,7 @@ from engine.layers.onnx.products.deform import OnnxDeformConv
 from engine.layers.operands.spatial import spread
 from engine.tensor import Array
 
-# Runs of channels that share offsets and weights, each with code of its own.
+# Most runs of channels that share offsets and weights, each with code of its own.
 _MOST_SEGMENTS = 32
 
 

@@ -23,7 +23,7 @@ from engine.layers.elementwise import arithmetic
 from engine.layers.elementwise.complex import Angle, Conjugate, Direction
 from engine.promotion import broadcast_sizes
 
-# What is one function here, and an expression of several for real numbers.
+# Layers that are one complex function, but an expression of several real ones.
 _FUNCTIONS: dict[type[Layer], str] = {Conjugate: "conj", Angle: "angle"}
 
 

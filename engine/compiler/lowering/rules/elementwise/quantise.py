@@ -50,7 +50,7 @@ def lower_dynamic(context: Context) -> Lowered:
 
 def extremes_of(composition: Composition, x: View) -> tuple[View, View, View]:
     """Return the minimum of a tensor's range, and its scale and zero point, as float32."""
-    # In whatever order: as the elements lie.
+    # The order does not matter: use that of the memory.
     x = derived(x, x.meta.transpose(sorted(range(len(x.shape)), key=lambda axis: -x.strides[axis])))
     axes = range(len(x.shape))
     low, high = (composition.map(apply(name, Operand(0), 0.0), composition.reduce(x, axes, name)) for name in _ENDS)

@@ -26,7 +26,7 @@ from engine.promotion import cast
 from engine.tensor import Array, DType, TensorSpec, dtype_name
 
 _DOMAINS: dict[str, Domain] = {"float32": "float", "float64": "double", "uint64": "u64"}
-# What an int64 has of its sign, and the numbers that are written without one from there on.
+# uint64 numbers from 2**63 on are written as the int64 of the same bits.
 _SIGN, _WRAP = 2**63, 2**64
 
 
@@ -206,7 +206,7 @@ class Calls:
             if domain == domain_of(dtype):
                 tree = apply(f"as_{dtype_name(dtype)}", self._exact(argument))
                 return TypedExpr(tree, spec, domain, argument.checked)
-        if mine.kind in "iub" and dtype.kind == "f":  # integers become floats where they are loaded
+        if mine.kind in "iub" and dtype.kind == "f":  # integers become floats when they are loaded
             loaded = argument if argument.domain is None else self._as_operand(argument)
             return TypedExpr(loaded.tree, spec, domain_of(dtype))
         domain = argument.domain or domain_of(mine)

@@ -135,7 +135,7 @@ def _value(
         raise NotLoweredError("its result is no tensor")
     if node.function in ELEMENTWISE:
         name = node.function
-        if is_last and name == "div" and _is_whole(context):  # as torch.div rounding down is written
+        if is_last and name == "div" and _is_whole(context):  # PNNX writes torch.div with rounding so
             name = "floor_divide"
         return calls.call(name, *arguments)
     known = FUNCTIONS[node.function].infer(*(each.spec if isinstance(each, TypedExpr) else each for each in arguments))

@@ -36,7 +36,7 @@ from engine.tensor import DType, TensorSpec, dtype_name
 
 _PREDICATES = ("isnan", "isinf", "isfinite", "isposinf", "isneginf", "logical_not", "signbit")
 _WORDS = {"LogicalAnd": "logical_and", "LogicalOr": "logical_or", "LogicalXor": "logical_xor"}
-# Beyond it a number is no int64.
+# Largest int64.
 _LARGEST = 2**63 - 1
 
 
@@ -176,7 +176,7 @@ def lower_typed(context: Context) -> Lowered:
     if dtype.kind in "iu":
         is_whole = kinds == {dtype} and not _has_fractions(tree or Number(0.5), dtype)
         is_fine = is_whole and (is_one or dtype.itemsize == 8 or names_of(tree or Number(0)) <= RING)
-    else:  # what promotes is widened as it is loaded
+    else:  # narrower dtypes are promoted when they are loaded
         is_fine = dtype.kind == "f" and all(each == dtype or each.kind in "iub" for each in kinds)
         is_fine = is_fine and (is_one or kinds == {dtype} or not isinstance(layer, Expression))
     if tree is None or not is_fine:

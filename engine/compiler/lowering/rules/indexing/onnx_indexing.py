@@ -23,7 +23,7 @@ from engine.layers.vision.roi import RoIAlign
 from engine.tensor import DType
 
 X, Y = Operand(0), Operand(1)
-# Integers up to here are float64 as they are.
+# Integers up to this size are exact in float64.
 _EXACT = 2**53
 
 

@@ -28,11 +28,11 @@ from engine.layers.vision.interpolate import Antialiased, AntialiasedBicubic, In
 from engine.layers.vision.taps import Taps
 from engine.tensor import Array, DType
 
-# Elements that a new pixel is made of; all are written out.
+# Most elements of a new pixel; the code is unrolled over them.
 MOST_TAPS = 64
-# Up to this size float32 finds the elements that are repeated a whole number of times.
+# Up to this size float32 gives exact indices of repeated elements.
 MOST_REPEATED = 2**14
-# Where new elements lie, by the coordinate transformation mode of the layer of ONNX.
+# Positions of new elements, by ONNX's coordinate transformation mode.
 _PLACES: Final[dict[str, dict[str, Any]]] = {
     "asymmetric": {},
     "tf_half_pixel_for_nn": {"before": 0.5},

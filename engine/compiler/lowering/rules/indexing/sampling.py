@@ -20,7 +20,7 @@ from engine.layers.onnx.vision.image import OnnxAffineGrid
 from engine.layers.vision.grid import AffineGrid, GridSample
 from engine.layers.vision.roi import MOST_SAMPLES, RoIAlign
 
-# Channels from which on an image is worth turning, so that those of a pixel lie side by side.
+# Channels from which a copy to channels-last pays.
 _MANY = 4
 
 
@@ -78,7 +78,7 @@ def lower_affine_grid(context: Context) -> Lowered:
         tree: Expr = Operand(2 * rank)
         for j in reversed(range(rank)):
             tree = apply("add", apply("mul", Operand(j), Operand(rank + j)), tree)
-        # The first of the numbers belongs to the last axis.
+        # The first number belongs to the last axis.
         composition.map(tree, *axes[::-1], *numbers, target=derived(target, target.meta[..., k]))
     return context.lowered(target, *composition.steps)
 

@@ -41,7 +41,7 @@ from engine.layers.pooling.unpool import MaxUnpool
 from engine.promotion import cast
 from engine.tensor import DType, dtype_name
 
-# Elements of a long row that a turn writes: a few vectors of any host.
+# Elements of a long row that a loop iteration writes: a few vectors of any host.
 _PIECE = 64
 _MODES: dict[str | None, Mode] = {
     None: "set", "none": "set", "add": "add", "sum": "add", "multiply": "mul", "mul": "mul", "prod": "mul",
@@ -278,7 +278,7 @@ def scatter_step(
     wide = derived(source, source.meta.broadcast_to(sizes))
     places = [derived(each.view, each.view.meta.broadcast_to(sizes)).strides for each in slots]
     sizes, kept, steps, row = _without_row(sizes, kept, wide.strides, places)
-    # Along these loops the target alone moves: no two of their turns meet.
+    # Iterations of these loops write different elements of the target.
     free = [k for k, step in enumerate(kept) if step]
     order = [*free, *(k for k in range(len(sizes)) if k not in free)]
     kernel = ElementScatter(

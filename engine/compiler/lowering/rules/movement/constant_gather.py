@@ -29,7 +29,7 @@ from engine.layers.vision import shuffle
 from engine.promotion import Category, dtype_category
 from engine.tensor import Array, DType, dtype_name
 
-# Elements whose places are worth a table.
+# Most elements with a table of indices.
 _MOST = 2**20
 MOVES_FIRST: tuple[type[Layer], ...] = (
     Pad, Unfold, FftShift, IfftShift, diagonal.DiagonalEmbed, diagonal.DiagFlat, diagonal.Diag, expand.Repeat,
@@ -40,7 +40,7 @@ MOVES_FIRST: tuple[type[Layer], ...] = (
     selection.TakeAlongDim, shape.AsStrided, shuffle.ChannelShuffle,
     shuffle.PixelShuffle, shuffle.PixelUnshuffle, slicing.Windows,
 )  # fmt: skip
-"""Layers that move the elements of their first operand; all else they are given is known."""
+"""Layers that move the elements of their first operand; their other operands are known."""
 MOVES_ALL: tuple[type[Layer], ...] = (
     diagonal.DiagonalScatter, join.BlockDiagonal, join.CartesianProduct, join.Cat, join.ColumnStack, join.Stack,
     join.StackedRows, slicing.SliceCopy, slicing.SliceScatter,
@@ -145,4 +145,4 @@ def _concatenated(context: Context, sources: list[View], others: Array) -> tuple
 
 for _each in (*MOVES_FIRST, *MOVES_ALL):
     FALLBACKS[_each] = lower_constant_gather
-    KERNEL_RULES.setdefault(_each, lower_constant_gather)  # an own rule replaces it
+    KERNEL_RULES.setdefault(_each, lower_constant_gather)  # a rule of the layer replaces it

@@ -22,7 +22,7 @@ from engine.layers.operands.precision import INT64
 from engine.promotion import cast
 from engine.tensor import Array, DType, TensorSpec
 
-# Elements of a constant that is not the same number throughout.
+# Most elements of a constant with different numbers.
 _MOST = 2**16
 
 

@@ -35,7 +35,7 @@ from engine.layers.shape.expand import Repeat, Tile
 from engine.layers.shape.join import PadSequence, Stack
 from engine.layers.shape.permute import Flip, FlipOne
 
-# Pieces of patches, each a map of its own.
+# Most parts of patches, each a map of its own.
 MOST_PATCH_PARTS = 64
 
 
@@ -185,7 +185,7 @@ def lower_pad_sequence(context: Context) -> Lowered:
     return context.lowered(target, *steps)
 
 
-# Tensors that are stacked, each by a copy of its own.
+# Most stacked tensors, each with a copy of its own.
 MOST_STACKED = 256
 
 

@@ -32,9 +32,9 @@ _NUMBERED_RESHAPES = (
     onnx_shape.OnnxReshape, onnx_shape.OnnxFlatten, onnx_shape.OnnxSqueeze, onnx_shape.OnnxUnsqueeze
 )  # fmt: skip
 NUMBERED = (*_NUMBERED_RESHAPES, onnx_shape.OnnxSlice, onnx_shape.OnnxExpand)
-"""ONNX's, which take numbers beside their operand."""
+"""ONNX layers that take numbers beside their operand."""
 RESHAPES = (*permutations.VIEWS, *_NUMBERED_RESHAPES)
-"""Layers that give the same elements, in the same order, another shape."""
+"""Layers that change only the shape, with the elements in the same order."""
 VIEWS = (
     *RESHAPES,
     permute.Permute,
@@ -64,7 +64,7 @@ VIEWS = (
     diagonal.Diagonal,
     diagonal.MatrixDiagonal,
 )
-# Dimensions of a roll, each of which doubles the copies.
+# Most dimensions of a roll, each of which doubles the copies.
 MOST_ROLLED = 3
 CHANNEL_SELECTORS.update(
     (slicing.Slice, slicing.Narrow, onnx_shape.OnnxSlice, split.Split, split.Chunk, split.TensorSplit)
@@ -77,7 +77,7 @@ def lower_view(context: Context) -> Lowered:
     layer, arguments = context.layer(Layer), context.arguments()
     outputs: Sequence[RuntimeOperand] = context.op.outputs
     x = arguments[0]
-    if isinstance(x, np.ndarray) and x.size:  # what it becomes is too large to be known itself
+    if isinstance(x, np.ndarray) and x.size:  # its result is too large to be a known value
         x = arguments[0] = context.lowering.stored(x)
     if not isinstance(x, View):
         raise NotLoweredError("its operand is known before the run")
@@ -161,7 +161,7 @@ def lower_roll(context: Context) -> Lowered:
 def _rolled(source: View, target: View, axis: int, shift: int) -> list[tuple[View, View]]:
     """Return the parts before and after the element that becomes the first, and their new positions."""
     size = source.shape[axis]
-    if not -size < shift < size:  # asked first: of a symbolic size, the remainder would be an expression
+    if not -size < shift < size:  # avoid the remainder, which would be an expression for a symbolic size
         shift %= size
     elif shift < 0:
         shift += size

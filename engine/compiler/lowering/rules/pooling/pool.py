@@ -63,7 +63,7 @@ def three(axes: Sequence[WindowAxis]) -> Sequence[WindowAxis]:
     return [WindowAxis(size=1, count=1)] * (3 - len(axes)) + list(axes)
 
 
-# Places that an int32 counts.
+# Largest index in int32.
 _MOST_PLACES = 2**31 - 1
 
 

@@ -103,7 +103,7 @@ def in_groups(attn: AttentionOperands) -> AttentionOperands:
 
 
 X, Y = Operand(0), Operand(1)
-# Of a mask that says what comes before what.
+# Most elements of a causal mask.
 _MOST_PLACES = 1 << 24
 
 

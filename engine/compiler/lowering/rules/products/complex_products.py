@@ -22,7 +22,7 @@ from engine.layers.linear.einsum import Einsum, Labels
 from engine.layers.linear.matmul import Matmul
 from engine.tensor import Array
 
-# The labels of both parts, of what is multiplied and of what comes of it, in turn; no equation has such.
+# Labels of the real and imaginary parts of a factor and of the product, in turn; equations cannot contain them.
 _PARTS = (".real and imaginary", ".imaginary and real")
 
 
@@ -105,7 +105,7 @@ class _Reading:
         order = [self.term.index(label) for label in self.labels if label not in self.parts]
         first = factor.transpose(order)
         second = np.empty_like(first)
-        second.real, second.imag = -first.imag, first.real  # a product with i would make NaN of what is infinite
+        second.real, second.imag = -first.imag, first.real  # a product with i would turn infinities into NaN
         rows = np.stack([first, second], self.rows)
         return np.ascontiguousarray(rows).view(FLOAT32).reshape(*rows.shape, 2)
 

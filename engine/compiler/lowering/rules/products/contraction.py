@@ -28,7 +28,7 @@ from engine.promotion import broadcast_sizes
 
 X, Y = Operand(0), Operand(1)
 _PRODUCT = apply("mul", X, Y)
-# Elements that a bilinear layer may have of pairs.
+# Most products of pairs in a bilinear layer.
 MOST_PAIRS = 1 << 24
 
 

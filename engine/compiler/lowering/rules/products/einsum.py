@@ -21,8 +21,8 @@ from engine.promotion import broadcast_sizes
 from engine.tensor import Array
 
 _PRODUCT = apply("mul", Operand(0), Operand(1))
-# Rows and columns from which on products of a stack are as good as one that takes the stack for rows, and how many
-# dimensions of a stack, of which an operand may lack some, are seen without a copy.
+# Rows and columns from which a batch of products is as fast as one product with the batch as rows, and most batch
+# dimensions, of which an operand may lack some, that need no copy.
 LEAST_ROWS, LEAST_COLUMNS, MOST_STACKED = 4, 4, 2
 _Groups = tuple[list[str], list[str], list[str]]
 _Term = tuple[View, Labels]
@@ -53,7 +53,7 @@ def lower_einsum(context: Context) -> Lowered:
     left, right = operands
     if {*left[1], *right[1]} == {*output}:
         return composition.finish(_PRODUCT, *(_spread(*each, output) for each in operands))
-    if output and output[-1] not in right[1]:  # columns lie side by side in the result
+    if output and output[-1] not in right[1]:  # columns are contiguous in the result
         left, right = right, left
     lowered = _pair(context, left, right, output, composition.steps)
     return Lowered(views=lowered.views, steps=[*composition.steps, *lowered.steps], fusions=lowered.fusions)

@@ -116,7 +116,7 @@ class _Steps:
         mask = self.context.argument(_MASK) if len(self.context.bound.positional) > _MASK else None
         if mask is None:
             return []
-        # Any number but 0 leaves a key out, that of PyTorch's -inf as well as a 1.
+        # Any number except 0 masks a key: PyTorch's -inf as well as 1.
         mask = self.context.lowering.stored(mask != 0) if isinstance(mask, np.ndarray) else mask
         if isinstance(mask, View) and mask.dtype == FLOAT32 and mask.meta.size:
             answers = row_major(mask.shape, BOOL)

@@ -27,7 +27,7 @@ from engine.layers.onnx.shape.signal import DFT, STFT
 from engine.layers.signal.fourier import OneAxis, SeveralAxes
 from engine.tensor import Array, TensorSpec
 
-# Elements of a matrix that few rows, and that many rows may be multiplied by: a transform by halves takes n log n.
+# Largest matrix for few rows and for many rows; beyond that an FFT, which takes n log n, is faster.
 FEW_PRODUCTS, MOST_PRODUCTS = 2**16, 2**19
 MANY_ROWS = 16
 

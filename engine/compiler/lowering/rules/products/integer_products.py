@@ -33,7 +33,7 @@ from engine.layers.onnx.products.matmul import MatMulInteger, centred_columns
 from engine.tensor import Array, DType
 
 BYTES: Final = (np.dtype(np.uint8), np.dtype(np.int8))
-# What a word is made of, by how many of them there are; 4 of them without sign in images, with it in weights.
+# Integer type of a word by their number; four are unsigned in images and signed in weights.
 _PARTS: Final[dict[int, DType]] = {2: np.dtype(np.int16), 4: np.dtype(np.uint8)}
 _OFFSET: Final = 128
 
@@ -240,7 +240,7 @@ def lower_conv_integer(context: Context) -> Lowered:
     parameters, sizes = parameters_of(layer, weight.shape[2:], tuple(pads)), context.result_spec.sizes[2:]
     rows, columns = spans_of(parameters, x.shape[2:], sizes)
     parts = [*product(rows, columns)]
-    # Zeros that parts of the output leave out are no bytes that stand for zero.
+    # Spans skip padding as if it were 0, but the zero point of bytes may differ from 0.
     may_be_bytes = len(parts) == 1 and (node.group == 1 or weight.shape[1] % 4 == 0)
     image = ByteImage(context, x, Zero.of(context, 2, x), _integers(context, weight) if may_be_bytes else 2)
     words = image.bordered(border_of(rows, columns, x.shape[2:]))

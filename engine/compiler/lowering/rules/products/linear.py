@@ -20,7 +20,7 @@ from engine.ir.dims import hint
 from engine.ir.strided import Strided
 from engine.tensor import Array
 
-# From so many rows and columns on a copy pays.
+# Rows and columns from which a copy pays.
 SPACED_ROWS, SPACED_COLUMNS = 8, 64
 
 

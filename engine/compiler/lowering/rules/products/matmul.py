@@ -36,7 +36,7 @@ from engine.layers.onnx.products.matmul import Gemm
 from engine.promotion import broadcast_sizes
 from engine.tensor import Array
 
-# From so many rows of the left factor, and elements of the right one.
+# Rows of the left factor and elements of the right one from which the right one is packed first.
 PACKED_ROWS, PACKED_ELEMENTS = 64, 65_536
 _ITSELF: Expr = Operand(0)
 
@@ -220,7 +220,7 @@ class _Form:
         columns = right.shape[-1] if len(right.shape) > 1 else 1
         lead = broadcast_sizes(left.shape[:-2], right.shape[:-2])
         if math.prod(right.shape[:-2]) == 1 and left.derive(left.meta.reshape(-1, terms)) is not None:
-            rows, lead = rows * math.prod(lead), ()  # all rows meet the same columns
+            rows, lead = rows * math.prod(lead), ()  # all rows are multiplied by the same matrix
         return cls(lead, rows, columns, terms, columns == 1 and rows > 1)
 
     @property
@@ -243,7 +243,7 @@ class _Form:
         found = wide.derive(wide.meta.reshape(*self.stack, *sizes))
         if found is not None:
             return found
-        copied = _copied(context, wide, steps)  # repeated along dimensions that no two can stand for
+        copied = _copied(context, wide, steps)  # its batch strides do not fit two dimensions
         return View(copied.storage, copied.meta.reshape(*self.stack, *sizes))
 
 

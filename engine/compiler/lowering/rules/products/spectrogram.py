@@ -26,7 +26,7 @@ from engine.layers.signal.short_time_fourier import InverseSpectrogram, Istft, S
 from engine.tensor import Array
 
 X, Y = Operand(0), Operand(1)
-# The least sum of squared windows that a signal may be divided by; the reference refuses less.
+# Smallest sum of squared windows to divide by; the reference refuses smaller ones.
 _LEAST_SHARE = 1e-11
 
 
@@ -70,7 +70,7 @@ def lower_spectrogram(context: Context) -> Lowered:
     if layer.power == 2:
         tree = apply("add", apply("square", X), apply("square", Y))
     else:
-        magnitude = apply("hypot", X, Y)  # its squares are infinite where it is not
+        magnitude = apply("hypot", X, Y)  # its square may overflow
         tree = magnitude if layer.power == 1 else power(magnitude, Number(float(layer.power)))
     return composition.finish(tree, *parts)
 
@@ -144,7 +144,7 @@ def _spectrum(
     steps = signals.meta.strides
     overlapping = signals.meta.as_strided((batch, count, size), (steps[0], framing.hop * steps[1], steps[1]))
     frames = derived(signals, overlapping)
-    if isinstance(window, View):  # all else of a frame has no share in it
+    if isinstance(window, View):  # the window is 0 outside
         first = (size - framing.window_length) // 2
         inside = slice(first, first + framing.window_length)
         frames = composition.map(apply("mul", X, Y), derived(frames, frames.meta[..., inside]), window)

@@ -35,13 +35,13 @@ from engine.ir.dims import hint
 from engine.ir.strided import Strided
 from engine.tensor import Array
 
-# What one kernel should at most take, for a run that may be cancelled looks up after each; and how many there may be.
+# Largest work of one kernel, because a run checks for cancellation between kernels, and most kernels of a layer.
 PIECE_FLOPS = 1_000_000_000
 PIECE_BYTES = 500_000_000
 MOST_PIECES = 256
 
 StepsFirst = Callable[[Strided], Strided]
-"""Shows (rows, width) as (steps, batch, width)."""
+"""Views (rows, width) as (steps, batch, width)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,7 +32,7 @@ from engine.layers.recurrent.recurrent import GRU, LSTM, RNN, Recurrent
 from engine.tensor import Array, TensorSpec, spec_of
 
 Arranged = Callable[[Strided], Strided]
-"""Shows states as (layers * directions, batch, width)."""
+"""Views states as (layers * directions, batch, width)."""
 
 
 def initial_state(
@@ -178,7 +178,7 @@ def _direction(weights: Mapping[str, Array], end: str, network: Recurrent) -> Di
     return direction_weights(_cell_of(network), input, hidden, biases[0], biases[1], weights.get(f"weight_hr_{end}"))
 
 
-# For each gate in PyTorch's order its place in ONNX's: i, o, f, c for LSTM, and z, r, h for GRU.
+# Position in ONNX's order of each gate in PyTorch's: ONNX has i, o, f, c for LSTM, and z, r, h for GRU.
 _ORDERS: Mapping[CellKind, tuple[int, ...]] = {"lstm": (0, 2, 3, 1), "gru": (1, 0, 2), "tanh": (0,), "relu": (0,)}
 
 

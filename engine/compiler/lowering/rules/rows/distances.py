@@ -28,7 +28,7 @@ from engine.layers.shape.diagonal import Trace
 from engine.promotion import broadcast_sizes
 
 X, Y = Operand(0), Operand(1)
-# Differences of differences, each a map of its own.
+# Most repeated differences, each a map of its own.
 _MOST_DIFFERENCES = 8
 
 

@@ -25,7 +25,7 @@ from engine.layers.reduction.extremum import ArgMax, ArgMin, Max, Min
 from engine.layers.reduction.scan import CumMax, CumMin, CumProd, CumSum, LogCumSumExp
 from engine.tensor import TensorSpec, dtype_name
 
-# Columns that an int32 counts.
+# Largest index in int32.
 _MOST = 2**31 - 1
 Mode = Literal["sum", "product", "logarithm"]
 _MODES: dict[type[Layer], Mode] = {
@@ -119,7 +119,7 @@ def _scanned(
     if not x.shape or spec is None:
         raise NotLoweredError("its operand is a single number")
     axis = checked_axis(dim, len(x.shape))
-    if x.dtype == FLOAT32 and spec.dtype.kind == "i":  # whole numbers are what is summed
+    if x.dtype == FLOAT32 and spec.dtype.kind == "i":  # integers are summed
         whole = row_major(x.shape, spec.dtype)
         composition.typed(whole, Operand(0), x, domain="float")
         x = whole
@@ -147,7 +147,7 @@ def _scanned(
     into = derived(target, target.meta.flip(axis)) if is_reverse else target
     if not is_exclusive:
         return context.lowered(target, *composition.steps, context.copy(total, into))
-    # Every sum goes one place further, the last one nowhere.
+    # An exclusive scan is shifted by one element, without the last sum.
     sums, places = (each.meta.moveaxis(axis, 0) for each in (total, into))
     first = constant(np.full((), mode == "product", spec.dtype))
     composition.steps.append(context.copy(derived(first, first.meta.broadcast_to(places[:1].shape)),

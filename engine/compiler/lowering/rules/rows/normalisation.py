@@ -80,7 +80,7 @@ def _statistics(composition: Composition, x: View, groups: int) -> tuple[View, V
     return derived(mean, mean.meta.reshape(inside)), derived(var, var.meta.reshape(inside))
 
 
-# Neighbouring channels that one expression adds up.
+# Most neighbouring channels in one expression.
 MOST_NEIGHBOURS = 32
 
 
@@ -187,7 +187,7 @@ def lower_local_response_norm(context: Context) -> Lowered:
     if before + after >= MOST_NEIGHBOURS:
         raise NotLoweredError("there is no kernel for so many neighbouring channels")
     pairs = [(before, after) if axis == 1 else (0, 0) for axis in range(len(x.shape))]
-    # In the order of the tensor itself: the map reads both.
+    # In the tensor's memory order, because the map reads both.
     around = ordered([size + sum(pair) for size, pair in zip(x.shape, pairs, strict=True)], x.order, x.dtype)
     composition.steps.extend(padded(context, x, around, pairs, "constant"))
     neighbours = [derived(around, around.meta[:, first : first + channels]) for first in range(before + after + 1)]

@@ -26,7 +26,7 @@ _OF_ONNX: dict[type[Layer], tuple[Expr, Expr]] = {
     Length: (apply("square", X), apply("sqrt", X)),
     LogSum: (X, apply("log", X)),
 }
-"""What is summed, and what is made of the sum."""
+"""Function of every element, and function of the sum."""
 
 
 def _operand(context: Context) -> tuple[View, list[int]]:

@@ -28,7 +28,7 @@ from engine.layers.sorting.searching import Bucketize, Histogram, SearchSorted
 from engine.layers.sorting.sorting import ArgSort, KthValue, Sort, SortRows, TopK
 from engine.tensor import TensorSpec, dtype_name
 
-# Columns whose places fit beside an element.
+# Largest index that fits beside an element.
 _MOST_COLUMNS = 2**31 - 1
 
 
@@ -248,7 +248,7 @@ def _tensor(context: Context, index: int) -> View:
     return x
 
 
-# Elements times bins, beyond which comparing each with each takes longer than sorting.
+# Elements times bins from which comparing each with each is slower than sorting.
 _MOST_COMPARISONS: Final = 1 << 20
 
 

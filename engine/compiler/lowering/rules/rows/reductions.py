@@ -126,7 +126,7 @@ def lower_reduction(context: Context) -> Lowered:
         return mean_of_pixels(context, x, is_image=rank > 2, of=mode)
     is_run = bool(axes) and axes == list(range(axes[0], axes[-1] + 1))
     if mode != "product" and is_run and axes[-1] < len(x.shape) - 1:
-        with suppress(NotLoweredError):  # its result lies among others, with gaps
+        with suppress(NotLoweredError):  # its slice of a concatenation has gaps
             return _reduced_between(context, x, axes, mode)
     if not axes or not x.shape:
         raise NotLoweredError("there is no kernel for a reduction of no dimensions")
