@@ -131,7 +131,9 @@ class Builder:
         template = replace(template, constants=shared(template.constants))
         numbers = template.numbers(specs)
         if numbers is None:
-            raise CompileError("a program does not fit the sizes it was made for", found=" and ".join(map(str, specs)))
+            raise CompileError(
+                "a program is not valid for the sizes it was compiled for", found=" and ".join(map(str, specs))
+            )
         loaded = self._templates.add(template, self.host, self._parts_of(template, self._pipeline.latest))
         self._pipeline.release(needs_graph=template.needs_graph)
         object_code.release_memory()
@@ -168,11 +170,11 @@ class Builder:
         if not template.needs_graph:
             return None
         if any(op.source.bodies for op in self._graph.operators):
-            raise CompileError("which operators run may depend on sizes")
+            raise CompileError("the operators that run may depend on sizes")
         specs = [each.spec for each in self._graph.inputs if each.spec is not None]
         graph = self._pipeline.optimised(specs, self._own, silent)
         if template.operators != tuple(op.name for op in graph.operators):
-            raise CompileError("the passes leave other operators than before")
+            raise CompileError("the optimised graph has other operators than before")
         return self._parts_of(template, graph)
 
     def _parts_of(self, template: Template, graph: RuntimeGraph | None) -> GraphParts | None:

@@ -133,7 +133,7 @@ class CompilePipeline:
                 self._check_defects(defects, retries)
                 if not can_do_otherwise:
                     break
-        raise CompileError("its kernels cannot be made", found=_first(retries.refused))
+        raise CompileError("its kernels failed to compile", found=_first(retries.refused))
 
     def template(self, specs: Sequence[TensorSpec], host: Host, progress: Progress, cores: int) -> Template:
         """Return the template for inputs of these shapes and of all others that pass its guards.
@@ -161,7 +161,7 @@ class CompilePipeline:
                 self._check_defects(defects, retries)
                 if not can_do_otherwise:
                     break
-        raise CompileError("its kernels cannot be made", found=_first(retries.refused))
+        raise CompileError("its kernels failed to compile", found=_first(retries.refused))
 
     def _symbolic_specs(self, specs: Sequence[TensorSpec]) -> tuple[ShapeEnv, list[TensorSpec]]:
         """Return input specs over symbolic sizes, with the guards that a first inference relies on."""
@@ -270,7 +270,7 @@ class CompilePipeline:
             )
         outputs, before = self._flat
         if self._is_upcast and len(before) != len(outputs):
-            raise UpcastError("its outputs are others")
+            raise UpcastError("the number of its outputs differs")
         low_precision = low_precision_of(given, graph, specs, before) if self._is_upcast else LowPrecision()
         known = self.infer(graph, specs)
         _check_axes(known.values())

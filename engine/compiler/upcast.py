@@ -66,7 +66,7 @@ def upcast(graph: RuntimeGraph, *, is_kept: bool = False) -> RuntimeGraph:
         raise UpcastError(str(error)) from error
     for name, operand in graph.operands.items():
         if not _is_alike(operand.value, wide.operands[name].value):
-            raise UpcastError(f"operand '{name}' is another in float32")
+            raise UpcastError(f"operand '{name}' differs in float32")
     return wide
 
 

@@ -18,7 +18,7 @@ _LARGEST_ERROR: Final = 1e-4
 # Why machine code need not answer where the reference does.
 _NOT_COMPILED: Final = (
     "no operator of the graph has a kernel",
-    "is too large to be kept",
+    "exceeds the memory limit",
     "machine code takes only tensors",
     "too many axes for machine code",
 )

@@ -129,7 +129,7 @@ def executable_of(content: Content) -> Executable:
     try:
         return from_facts(content.facts, content.code, content.constants)
     except (ValueError, KeyError, TypeError, IndexError) as error:
-        raise EntryError(f"its facts are not understood: {type(error).__name__}: {error}") from None
+        raise EntryError(f"its facts cannot be decoded: {type(error).__name__}: {error}") from None
 
 
 def parse_content(content: Array, key: str, *, is_known: bool = False) -> Content:
@@ -158,7 +158,7 @@ def parse_content(content: Array, key: str, *, is_known: bool = False) -> Conten
         known = dict(json.loads(bytes(facts)))
         return Content(known, tuple(_parts(bytes(code), known["code"])), constants)
     except (ValueError, KeyError, TypeError) as error:
-        raise EntryError(f"its facts are not understood: {type(error).__name__}: {error}") from None
+        raise EntryError(f"its facts cannot be decoded: {type(error).__name__}: {error}") from None
 
 
 def checksum(part: bytes | memoryview) -> int:

@@ -62,7 +62,7 @@ def templates_of(content: Content) -> list[Template]:
     try:
         return [_template(each, content) for each in content.facts["templates"]]
     except (KeyError, TypeError, ValueError, IndexError, ParameterError, SyntaxError) as error:
-        raise EntryError(f"its facts are not understood: {type(error).__name__}: {error}") from None
+        raise EntryError(f"its facts cannot be decoded: {type(error).__name__}: {error}") from None
 
 
 def _facts(template: Template) -> dict[str, Any]:
@@ -134,13 +134,13 @@ def _part(block: Array, begin: int, size: int) -> Array:
 
 def _atom(operation: str, name: str, left: Any, right: Any) -> Atom:
     if operation not in _OPERATIONS:
-        raise ValueError(f"no operation on sizes: {operation!r}")
+        raise ValueError(f"unknown operation on sizes: {operation!r}")
     return Atom(operation, name, _terms(left), _terms(right), 0, (None, None))
 
 
 def _relation(text: str) -> str:
     if text not in ("== 0", ">= 0"):
-        raise ValueError(f"no relation of sizes: {text!r}")
+        raise ValueError(f"unknown relation of sizes: {text!r}")
     return text
 
 

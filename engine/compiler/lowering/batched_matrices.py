@@ -69,7 +69,7 @@ def split_batch(view: View, stack: Sequence[int], finer: Sequence[int]) -> View:
         return view
     parts = batch_splits(stack, finer)
     if parts is None:
-        raise NotLoweredError("its matrices are not those of the finer stack")
+        raise NotLoweredError("its batch dimensions cannot be split so")
     held = zip(lead, parts[len(parts) - len(lead) :], strict=True)
     sizes = [size for dim, part in held for size in (part if dim != 1 else (1,) * len(part))]
     return derived(view, view.meta.reshape((*sizes, *view.shape[-2:])))

@@ -65,7 +65,7 @@ class Context:
         """Return the layer, with the parameters that arrive as operands filled in."""
         layer = with_known_parameters(self.bound, self.lowering.known(self.op))
         if layer is None:
-            raise NotLoweredError("one of its parameters is known only in a run")
+            raise NotLoweredError("one of its parameters is known only at run time")
         assert isinstance(layer, kind)
         return layer
 
@@ -95,7 +95,7 @@ class Context:
             return node.value
         if isinstance(node, Input):
             return self.lowering.value(maker.inputs[node.index])
-        raise NotLoweredError("an item of a list is computed in it")
+        raise NotLoweredError("an item of a list is an expression")
 
     def arguments(self) -> list[View | object]:
         """Return all arguments of forward, each as ``argument`` does."""
@@ -110,7 +110,7 @@ class Context:
         if isinstance(value, np.ndarray):
             value = self.lowering.stored(value)
         if not isinstance(value, View):
-            raise NotLoweredError("an operand is no tensor")
+            raise NotLoweredError("an operand is not a tensor")
         if value.dtype != self.dtype:
             raise NotLoweredError(f"there are no {dtype_name(value.dtype)} kernels")
         if value.meta.size == 0:
@@ -123,7 +123,7 @@ class Context:
         if isinstance(value, np.ndarray):
             value = self.lowering.stored(value)
         if not isinstance(value, View) or self.lowering.quantises:
-            raise NotLoweredError("an operand is no tensor")
+            raise NotLoweredError("an operand is not a tensor")
         if value.meta.size == 0:
             raise NotLoweredError("an operand has no elements")
         return value
@@ -145,7 +145,7 @@ class Context:
 
     def _known(self, value: View | object) -> Array:
         if not isinstance(value, np.ndarray):
-            raise NotLoweredError("its weights are computed")
+            raise NotLoweredError("its weights are not constant")
         if value.dtype != self.dtype:
             raise NotLoweredError(f"its weights are {value.dtype.name}")
         return value
@@ -164,7 +164,7 @@ class Context:
         source = channels_last(x.shape, border, x.dtype)
         image = source.derive(as_image(source.meta))
         if image is None:
-            raise NotLoweredError("its operand is no image")
+            raise NotLoweredError("its operand is not an image")
         return image, [self.copy(x, source)]
 
     def rows(self, x: View, count: int = 1) -> tuple[View, Sequence[KernelStep]]:
@@ -211,7 +211,7 @@ class Context:
         target = self.lowering.allocate(fused.operand, is_image)
         result = Result.of(fused, target, image_of, self.lowering.fault_flag)
         if result.image.strides[1] > 1:
-            raise NotLoweredError("its result does not lie in rows")
+            raise NotLoweredError("the rows of its result are not contiguous")
         return result
 
 

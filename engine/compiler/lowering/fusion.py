@@ -191,7 +191,7 @@ class Result:
         operands = [image_of(view, target.shape, as_image) for view in fused.views]
         seen = tuple(view for view in operands if view is not None)
         if image is None or len(seen) < len(operands):
-            raise NotLoweredError("its result does not lie in rows")
+            raise NotLoweredError("the rows of its result are not contiguous")
         return cls(fused, target, image, seen, fault_flag)
 
     def part(self, as_image: ImageOf) -> Result:

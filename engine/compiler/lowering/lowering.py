@@ -130,7 +130,7 @@ class Lowering:
         value = known_value(self.values.get(operand.name, UNKNOWN))
         if is_known(value):
             return value
-        raise NotLoweredError(f"operand '{operand.name}' is a value only a run can tell")
+        raise NotLoweredError(f"operand '{operand.name}' is known only at run time")
 
     def stored(self, data: Array) -> View:
         """Return a constant in memory; the same array is stored once.
@@ -139,7 +139,7 @@ class Lowering:
             NotLoweredError: it holds strings.
         """
         if data.dtype.hasobject:
-            raise NotLoweredError("there are no kernels for text")
+            raise NotLoweredError("there are no kernels for strings")
         if self.weights is not None and data.nbytes >= LARGE_BYTES:
             return self.weights.packed("as it is", (data,), lambda: data)
         # The array is kept with its view, so that its id is not reused.

@@ -38,7 +38,7 @@ def computable(spec: TensorSpec | None, *dtypes: DType) -> TensorSpec:
         NotLoweredError: it has another dtype, no static shape, or no elements.
     """
     if spec is None:
-        raise NotLoweredError("its shape is known only in a run")
+        raise NotLoweredError("its shape is known only at run time")
     if spec.dtype not in (dtypes or (FLOAT32,)):
         raise NotLoweredError(f"there are no {dtype_name(spec.dtype)} kernels")
     if spec.size == 0:

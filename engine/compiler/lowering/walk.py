@@ -221,7 +221,7 @@ def _if_lowered(rule: KernelRule, context: Context) -> Lowered | None:
 
 def _why_no_rule(lowering: Lowering, op: RuntimeOperator, layer: Layer) -> str:
     if layer.has_bodies:
-        return "it runs graphs of its own, which are compiled by themselves"
+        return "its subgraphs are compiled by themselves"
     if type(layer) not in EXPRESSION_RULES:
         return "there is no kernel for it"
     specs = [spec for each in (*op.outputs, *op.inputs) if (spec := lowering.spec(each)) is not None]
@@ -229,7 +229,7 @@ def _why_no_rule(lowering: Lowering, op: RuntimeOperator, layer: Layer) -> str:
     if others:
         return f"there are no {others[0]} kernels"
     is_empty = any(spec.size == 0 for spec in specs)
-    return "it has no elements" if is_empty else "its operands or parameters are not those of a map"
+    return "it has no elements" if is_empty else "its operands or parameters are not those of an element-wise kernel"
 
 
 def _by_reference(lowering: Lowering, op: RuntimeOperator, reason: str) -> Lowered:

@@ -85,12 +85,12 @@ class Request:
         """Never try it again."""
         self.has_failed = True
         shapes = ", ".join(map(str, self.specs))
-        _log.warning("not compiled for %s, which runs on the reference layers: %s", shapes, reason)
+        _log.warning("no program for %s, the reference layers run instead: %s", shapes, reason)
 
     def rest(self, reason: str) -> None:
         """Try it again later: there was not enough memory."""
         self.rests_until = time.monotonic() + MEMORY_RETRY_S
-        _log.warning("not compiled for %s for now: %s", ", ".join(map(str, self.specs)), reason)
+        _log.warning("no program for %s for now: %s", ", ".join(map(str, self.specs)), reason)
 
     @property
     def is_resting(self) -> bool:
@@ -206,7 +206,7 @@ class CompileQueue:
             return False
         except Exception:  # other jobs continue after any error
             if not self._is_ending:
-                _log.exception("in the background")
+                _log.exception("a background job failed")
             return False
 
     def _compile(self, request: Request) -> None:
@@ -219,12 +219,12 @@ class CompileQueue:
                 owner.make(request, _pause)
         except RunCancelledError:
             if not self._is_ending and time.monotonic() > end:
-                request.fail(f"it takes more than {LIMIT_S:g} seconds")
+                request.fail(f"compilation takes more than {LIMIT_S:g} seconds")
         except MemoryError:
             request.rest("there is not enough memory")
         except Exception as error:  # the reference answers after any error
             if not self._is_ending:
-                _log.exception("compiling in the background")
+                _log.exception("a background compile failed")
                 request.fail(type(error).__name__)
         with self._lock:
             place = id(owner), request.key

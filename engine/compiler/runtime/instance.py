@@ -161,7 +161,7 @@ class Instance:
         if self._fault_flag is not None and (reason := self._fault_flag[0]):
             self._fault_flag[0] = 0
             if reason == FaultFlag.OUTSIDE:
-                raise OutsideTableError("an index is outside of a table, or a divisor is 0")
+                raise OutsideTableError("an index is out of range, or an integer divisor is 0")
             raise NotFiniteError
         if self.makes_all_outputs:
             return [*results.values()]
@@ -212,7 +212,9 @@ class Instance:
             if region is None:
                 values[operand.name] = np.asarray(value) if isinstance(value, np.generic) else value
             elif not isinstance(value, np.ndarray | np.generic) or not _fits(value, region):
-                raise UnforeseenResultError("the result is not what the file says", where=op.place, found=_kind(value))
+                raise UnforeseenResultError(
+                    "the result differs from the file's declaration", where=op.place, found=_kind(value)
+                )
             else:
                 np.copyto(self._array(region, inputs, results), np.asarray(value), casting="no")
 

@@ -34,7 +34,7 @@ class TooLargeError(CompileError):
     """Program for some shapes that exceeds the memory limit of all programs for shapes other than the file's."""
 
     def __init__(self, size: int, limit: int) -> None:
-        problem = "what is compiled for these shapes is too large to be kept"
+        problem = "the program for these shapes exceeds the memory limit"
         super().__init__(problem, found=f"{size:,} bytes", expected=f"at most {limit:,} (instances_max_bytes)")
 
 

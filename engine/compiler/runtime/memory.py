@@ -52,7 +52,7 @@ def _mapped(count: int) -> mmap.mmap:
     try:
         return mmap.mmap(-1, count, flags=_FLAGS)
     except (OSError, OverflowError, MemoryError):
-        raise CompileMemoryError("there is not so much memory", found=f"{count:,} bytes") from None
+        raise CompileMemoryError("there is not enough memory", found=f"{count:,} bytes") from None
 
 
 def aligned_bytes(count: int) -> Array:

@@ -165,7 +165,7 @@ def as_batch(context: Context, spatial_rank: int) -> tuple[View, tuple[int, ...]
     if len(x.shape) == spatial_rank + 1:
         return derived(x, x.meta[None]), sizes[1:]
     if len(x.shape) != spatial_rank + 2:
-        raise NotLoweredError("its operand is no batch of images")
+        raise NotLoweredError("its operand is not a batch of images")
     return x, sizes[2:]
 
 

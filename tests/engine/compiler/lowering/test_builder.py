@@ -61,7 +61,7 @@ def test_a_residual_that_lies_in_another_order_is_added_by_a_kernel_of_its_own()
 
 @pytest.mark.parametrize(
     ("dtype", "shape", "why"),
-    [("float32", (0, 3), "its result is known only in a run, empty, or of an unusual dtype")],
+    [("float32", (0, 3), "its result is known only at run time, has no elements, or has an unusual dtype")],
 )
 def test_a_map_that_is_left_to_the_reference_says_why(dtype: str, shape: tuple[int, ...], why: str) -> None:
     spec = engine.TensorSpec(shape, np.dtype(dtype))

@@ -89,7 +89,7 @@ def lower_conv(context: Context) -> Lowered:
     result = fuse_images(context, len(kernel))
     parts = [*product(rows, columns)]
     if len(parts) > 1 and len(context.result_spec.sizes) == len(kernel) + 1:
-        raise NotLoweredError("there is no kernel in parts without a batch dimension")
+        raise NotLoweredError("there is no kernel for several spans without a batch dimension")
     if isinstance(weight, View):
         filters = derived(weight, as_filters(weight.meta)), bias if isinstance(bias, View) else None
         return result.lowered(*edges, *copies, *with_computed(context, image, result, parameters, parts, filters))

@@ -53,7 +53,7 @@ def lower_deform(context: Context) -> Lowered:
     taps, groups = kernel[0] * kernel[1], conv.groups
     offset_groups = offset.shape[1] // (2 * taps)
     if not offset_groups or count % offset_groups or count % groups:
-        raise NotLoweredError("its offsets do not fit")
+        raise NotLoweredError("the number of its offsets does not match")
     segments = _segments(count, groups, offset_groups, taps)
     image, copies = with_contiguous_channels(context, x)
     seen = channels_last((n, taps * count, *places))

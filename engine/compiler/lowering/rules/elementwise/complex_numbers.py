@@ -38,7 +38,7 @@ def lower_complex_map(context: Context) -> Lowered:
     """Lower an element-wise operator with a complex operand."""
     layer, spec = context.layer(Layer), context.lowering.spec(context.op.outputs[0])
     if spec is None or not spec.size or spec.dtype not in (COMPLEX64, FLOAT32):
-        raise NotLoweredError("its result is known only in a run, empty, or of an unusual dtype")
+        raise NotLoweredError("its result is known only at run time, has no elements, or has an unusual dtype")
     views, arguments = _operands(context)
     tree = _tree_of(context, layer, arguments, views)
     is_complex = any(each.dtype == COMPLEX64 for each in views)
@@ -60,7 +60,7 @@ FALLBACKS.update({each: lower_complex_map for each in NAMED if each.function.nam
 def _operands(context: Context) -> tuple[list[View], list[Expr | None]]:
     """Return tensors in memory, and the arguments of forward as terms, None where one is left out."""
     if context.bound.keywords or context.lowering.quantises:
-        raise NotLoweredError("its operands are not those of a map")
+        raise NotLoweredError("its operands are not those of an element-wise kernel")
     views: list[View] = []
     terms: list[Expr | None] = []
     for index, value in enumerate(context.arguments()):
@@ -69,7 +69,7 @@ def _operands(context: Context) -> tuple[list[View], list[Expr | None]]:
             continue
         view = context.elements(index)
         if view.dtype not in (COMPLEX64, FLOAT32):
-            raise NotLoweredError("complex numbers meet others than float32")
+            raise NotLoweredError("complex numbers are combined with other dtypes than float32")
         terms.append(Operand(len(views)))
         views.append(view)
     return views, terms

@@ -58,7 +58,7 @@ def _alone(context: Context) -> Fused:
     known: dict[str, Expr] = {}
     views: list[View] = []
     if not add_operator(context.lowering, context.op, known, views):
-        raise NotLoweredError("an operand is no tensor of its dtype in memory, or its expression too large")
+        raise NotLoweredError("an operand is not a tensor of its dtype in memory, or its expression is too large")
     (operand,) = context.op.outputs
     return Fused(operand, known[operand.name], tuple(views), (context.op.name,))
 

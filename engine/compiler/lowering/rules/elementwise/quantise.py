@@ -31,7 +31,7 @@ def lower_dynamic(context: Context) -> Lowered:
     """Lower dynamic quantisation: the extremes, scale and zero point from them, and a map."""
     x, layer = context.tensor(0), context.layer(Layer)
     if not x.shape or context.lowering.quantises:
-        raise NotLoweredError("there is no kernel for a single number")
+        raise NotLoweredError("there is no kernel for a scalar")
     composition = Composition(context)
     _, scale, zero = extremes_of(composition, x)
     y = code_of(apply("div", Operand(0), Operand(1)), Operand(2))
@@ -110,7 +110,7 @@ def _spread(
         return derived(value, value.meta.reshape((1,) * len(x.shape)))
     axis = checked_axis(layer.axis, len(x.shape))
     if value.meta.ndim != 1 or len(value.meta) != x.shape[axis]:
-        raise NotLoweredError("its scale or zero point is for blocks")
+        raise NotLoweredError("its scale or zero point is given for blocks")
     return derived(value, value.meta.reshape(-1, *(1,) * (len(x.shape) - 1 - axis)))
 
 

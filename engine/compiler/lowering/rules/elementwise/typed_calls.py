@@ -113,7 +113,7 @@ class Calls:
         if isinstance(value, bool | int | float):
             return value
         if not isinstance(value, View) or self.context.lowering.quantises:
-            raise NotLoweredError("an operand is no tensor")
+            raise NotLoweredError("an operand is not a tensor")
         domain_of(value.dtype)
         self.views.append(value)
         return TypedExpr(Operand(len(self.views) - 1), TensorSpec(value.shape, value.dtype), array=array)
@@ -135,11 +135,11 @@ class Calls:
         try:
             result = function.infer(*specs)
         except EngineError as error:
-            raise NotLoweredError("its operands do not fit") from error
+            raise NotLoweredError("the shapes of its operands do not match") from error
         if isinstance(result, bool | int | float):
             return result
         if not isinstance(result, TensorSpec):
-            raise NotLoweredError("a number is known only in a run")
+            raise NotLoweredError("a number is known only at run time")
         dtype = function.working_dtype(*specs)
         domain = domain_of(dtype)
         parts = [self._for_domain(each, domain, result) for each in arguments]
@@ -196,7 +196,7 @@ class Calls:
             NotLoweredError: it is a number, or numpy's conversion differs from the processor's.
         """
         if not isinstance(argument, TypedExpr):
-            raise NotLoweredError("a number is cast")
+            raise NotLoweredError("its operand is a number")
         mine, spec = argument.spec.dtype, TensorSpec(argument.spec.shape, dtype)
         if mine == dtype:
             return argument
@@ -228,7 +228,7 @@ class Calls:
             return self.views[part.tree.index]
         used = sorted(set().union(*(operands_of(each) for each in (part.tree, *part.checked))))
         if not used:
-            raise NotLoweredError("it depends on no tensor")
+            raise NotLoweredError("it does not depend on a tensor")
         places = [Operand(used.index(k)) if k in used else Number(0) for k in range(len(self.views))]
         views = [self.views[k] for k in used]
         target = row_major(spec.sizes, spec.dtype) if target is None else target
@@ -254,7 +254,7 @@ class Calls:
         output = self.context.op.outputs[0]
         spec = self.context.lowering.spec(output)
         if not isinstance(result, TypedExpr) or spec != result.spec:
-            raise NotLoweredError("its result is known only in a run, or of another dtype")
+            raise NotLoweredError("its result is known only at run time, or has another dtype")
         if result.domain is None:
             return Lowered(views={output.name: self.stored(result)}, steps=self.steps)
         first = min(operands_of(result.tree), default=0)
@@ -270,7 +270,7 @@ def check_truncation(source: DType, target: DType) -> None:
         NotLoweredError: it is such a conversion.
     """
     if source.kind == "f" and target.kind == "u" and target.itemsize >= 4:
-        raise NotLoweredError(f"there is no kernel that cuts fractions to {dtype_name(target)}")
+        raise NotLoweredError(f"there is no kernel that truncates fractions to {dtype_name(target)}")
 
 
 def integer_function(name: str, terms: Sequence[Expr]) -> Expr | None:

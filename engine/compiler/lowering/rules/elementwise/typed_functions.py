@@ -113,7 +113,7 @@ def lower_expression(context: Context) -> Lowered:
         return lower_map(context)
     layer, calls = context.layer(Expression), Calls(context)
     if layer.shapes:
-        raise NotLoweredError("an operand stands for its shape")
+        raise NotLoweredError("an operand is used only for its shape")
     done: dict[Node, TypedArgument] = {}
     for node in postorder(layer.tree):
         if node not in done:
@@ -132,7 +132,7 @@ def _value(
     if isinstance(node, Literal) and isinstance(node.value, bool | int | float):
         return node.value
     if not isinstance(node, Call):
-        raise NotLoweredError("its result is no tensor")
+        raise NotLoweredError("its result is not a tensor")
     if node.function in ELEMENTWISE:
         name = node.function
         if is_last and name == "div" and _is_whole(context):  # PNNX writes torch.div with rounding so
@@ -142,7 +142,7 @@ def _value(
     if isinstance(known, bool | int | float):
         return known
     if not isinstance(known, TensorSpec):
-        raise NotLoweredError("a number is known only in a run")
+        raise NotLoweredError("a number is known only at run time")
     return calls.cast(arguments[0], known.dtype)
 
 
@@ -159,10 +159,10 @@ def lower_question(context: Context) -> Lowered:
     if isinstance(layer, IsInf):
         signs = layer.detect_negative, layer.detect_positive
         if signs not in _IS_INFINITE:
-            raise NotLoweredError("there is no kernel for what asks nothing")
+            raise NotLoweredError("there is no kernel that detects neither infinity")
         name = _IS_INFINITE[signs]
     if not isinstance(x, View) or x.dtype.kind != "f":
-        raise NotLoweredError("its operand has no such elements")
+        raise NotLoweredError("its operand is not floating point")
     return made_of(context, apply(name, Operand(0)), [x], domain_of(x.dtype))
 
 
@@ -172,7 +172,7 @@ def lower_shift(context: Context) -> Lowered:
     layer, operands = context.layer(BitShift), operands_of(context, 2)
     x, count = operands
     if not isinstance(x, View) or not isinstance(count, View) or x.dtype.kind not in "iu" or x.dtype != count.dtype:
-        raise NotLoweredError("an operand is no tensor of integers")
+        raise NotLoweredError("an operand is not a tensor of integers")
     tree = apply("lshift" if layer.direction == "LEFT" else "rshift", Operand(0), Operand(1))
     return made_of(context, tree, operands, domain_of(x.dtype))
 
@@ -189,7 +189,7 @@ def lower_power(context: Context) -> Lowered:
     dtype, of_exponent = base.spec.dtype, exponent.spec.dtype
     spec = TensorSpec(broadcast_shapes(base.spec.shape, exponent.spec.shape), dtype)
     if of_exponent.kind not in "iu" or dtype.kind not in "iuf" or (dtype.name, of_exponent.kind) == ("uint64", "i"):
-        raise NotLoweredError("there is no kernel for powers of such dtypes")
+        raise NotLoweredError("there is no kernel for powers of these dtypes")
     if dtype.kind == "f":
         return calls.lowered(TypedExpr(apply("pow", base.tree, exponent.tree), spec, domain_of(dtype)))
     if exponent.array is not None and exponent.array.size == 1 and exponent.array.item() >= 0:

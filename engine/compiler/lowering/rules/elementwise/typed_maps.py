@@ -107,7 +107,7 @@ def lower_where(context: Context) -> Lowered:
     if _is_map(context):
         return lower_map(context)
     if len(context.bound.positional) != 3 or context.argument(1) is None or context.argument(2) is None:
-        raise NotLoweredError("its shape is known only in a run")
+        raise NotLoweredError("its shape is known only at run time")
     operands = operands_of(context, 3)
     return _chosen(context, operands)
 
@@ -194,7 +194,7 @@ def _has_fractions(tree: Expr, dtype: DType) -> bool:
 def operands_of(context: Context, count: int, *, may_lack: bool = False) -> list[View | float]:
     """Return arguments of forward: tensors in memory, and numbers; ``may_lack`` skips those left out."""
     if len(context.bound.positional) < count or context.lowering.quantises:
-        raise NotLoweredError("its operands are not those of a map")
+        raise NotLoweredError("its operands are not those of an element-wise kernel")
     found: list[View | float] = []
     for value in context.arguments()[:count]:
         if isinstance(value, np.ndarray):
@@ -204,7 +204,7 @@ def operands_of(context: Context, count: int, *, may_lack: bool = False) -> list
         elif isinstance(value, View):
             raise NotLoweredError(f"there are no {dtype_name(value.dtype)} kernels")
         elif value is not None or not may_lack:
-            raise NotLoweredError("an operand is no tensor")
+            raise NotLoweredError("an operand is not a tensor")
     return found
 
 
@@ -238,7 +238,7 @@ def _places(operands: Sequence[View | float], dtype: DType | None = None) -> lis
 def _result(context: Context) -> TensorSpec:
     spec = context.lowering.spec(context.op.outputs[0])
     if spec is None or spec.dtype.name not in COMPUTED or not spec.size:
-        raise NotLoweredError("its result is known only in a run, empty, or of an unusual dtype")
+        raise NotLoweredError("its result is known only at run time, has no elements, or has an unusual dtype")
     return spec
 
 
@@ -263,11 +263,11 @@ def _check_domain(domain: Domain, views: Sequence[View], result: DType, tree: Ex
     """Refuse what would be truncated on the way into or out of the number type."""
     is_integer = domain in ("i64", "u64")
     if is_integer and any(each.dtype.kind == "f" for each in views):
-        raise NotLoweredError("there is no kernel for cutting fractions")
+        raise NotLoweredError("there is no kernel that truncates fractions")
     if (is_integer and result.kind == "f") or (not is_integer and result.kind in "iu"):
-        raise NotLoweredError("there is no kernel for cutting fractions")
+        raise NotLoweredError("there is no kernel that truncates fractions")
     if is_integer and not all(_fits(number) for number in _numbers(tree)):
-        raise NotLoweredError("a number does not fit")
+        raise NotLoweredError("a number does not fit its dtype its dtype")
 
 
 def _fits(number: float) -> bool:

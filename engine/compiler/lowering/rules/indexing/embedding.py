@@ -24,7 +24,7 @@ def lower_embedding_bag(context: Context) -> Lowered:
     layer = context.layer(EmbeddingBag)
     names = {each.name for each in context.op.outputs[1:]}
     if any(each.consumers for each in context.op.outputs[1:]) or names & {*context.lowering.outputs}:
-        raise NotLoweredError("its further results are asked for")
+        raise NotLoweredError("its further results are used")
     return _bags(context, ("sum", "mean", "max")[layer.mode], layer.padding_idx)
 
 
@@ -40,13 +40,13 @@ def _bags(context: Context, mode: Mode, padding_idx: int | None) -> Lowered:
     has_weights = len(context.bound.positional) > 3 and context.argument(3) is not None
     spec = context.lowering.spec(context.op.outputs[0])
     if spec is None or spec.dtype != FLOAT32 or not spec.size:
-        raise NotLoweredError("its shape is known only in a run, or it is empty")
+        raise NotLoweredError("its shape is known only at run time, or it has no elements")
     if table is None or not indices.is_row_major or not offsets.is_row_major or not indices.meta.size:
-        raise NotLoweredError("its table or its indices do not lie in rows")
+        raise NotLoweredError("its table or its indices are not contiguous")
     weights = context.tensor(3) if has_weights else table
     rows, columns = table.shape
     if has_weights and (weights.shape != indices.shape or not weights.is_row_major):
-        raise NotLoweredError("its weights do not fit")
+        raise NotLoweredError("the shape of its weights does not match")
     kernel = BagPooling(
         mode=mode,
         rows=rows,
@@ -73,13 +73,13 @@ def lower_embedding(context: Context) -> Lowered:
     indices, table = context.argument(0), as_rows(context.tensor(1))
     indices = context.lowering.stored(indices) if isinstance(indices, np.ndarray) else indices
     if not isinstance(indices, View) or indices.dtype not in _BITS or not indices.meta.size:
-        raise NotLoweredError("its indices are no int32 or int64, or none")
+        raise NotLoweredError("its indices are not int32 or int64, or have no elements")
     copies = []
     if not indices.is_row_major:
         copies.append(context.copy(indices, aside := row_major(indices.shape, indices.dtype)))
         indices = aside
     if table is None:
-        raise NotLoweredError("its table does not lie in rows")
+        raise NotLoweredError("the rows of its table are not contiguous")
     rows, columns = table.shape
     result = context.fuse(_as_image, is_image=False)
     kernel = Gather(

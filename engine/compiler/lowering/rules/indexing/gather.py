@@ -42,10 +42,10 @@ def lower_gather(context: Context) -> Lowered:
     """Lower out[i][j][k] = input[i][index[i][j][k]][k] for dim 1."""
     x, index = source_tensor(context), indices_of(context.argument(1), context)
     if len(x.shape) != len(index.shape) or not x.shape:
-        raise NotLoweredError("there is no kernel for single numbers")
+        raise NotLoweredError("there is no kernel for scalars")
     axis = checked_axis(context.layer(Gather).dim, len(x.shape))
     if any(index.shape[k] > x.shape[k] for k in range(len(x.shape)) if k != axis):
-        raise NotLoweredError("its index does not fit")
+        raise NotLoweredError("the shape of its index does not match")
     strides = [0 if k == axis else step for k, step in enumerate(x.strides)]
     return gathered(context, x, strides, [Slot(index, axis)])
 
@@ -55,7 +55,7 @@ def lower_index_select(context: Context) -> Lowered:
     """Lower the selection of slices of one axis."""
     x, index = source_tensor(context), indices_of(context.argument(1), context)
     if not x.shape or len(index.shape) > 1:
-        raise NotLoweredError("there is no kernel for single numbers")
+        raise NotLoweredError("there is no kernel for scalars")
     axis = checked_axis(context.layer(IndexSelect).dim, len(x.shape))
     around = [-1 if k == axis else 1 for k in range(len(x.shape))]
     strides = [0 if k == axis else step for k, step in enumerate(x.strides)]
@@ -74,7 +74,7 @@ def indexed(context: Context, x: View, slots: object) -> tuple[Sequence[int], Se
     """Return the shape of x[slots], the strides of x along it with 0 for indexed dimensions, and the indices."""
     slots = constant_slots(slots) if isinstance(slots, str) else slots
     if not isinstance(slots, Sequence) or len(slots) > len(x.shape):
-        raise NotLoweredError("its indices are known only in a run")
+        raise NotLoweredError("its indices are known only at run time")
     given = {axis: indices_of(slot, context) for axis, slot in enumerate(slots) if slot is not None}
     if not given:
         raise NotLoweredError("it has no indices")
@@ -109,7 +109,7 @@ def lower_take_along(context: Context) -> Lowered:
     x, index = source_tensor(context), indices_of(context.argument(1), context)
     dim = layer.axis if isinstance(layer, GatherElements) else layer.dim
     if dim is None or len(x.shape) != len(index.shape) or not x.shape:
-        raise NotLoweredError("there is no kernel for single numbers or rows")
+        raise NotLoweredError("there is no kernel for scalars or different ranks")
     axis = checked_axis(dim, len(x.shape))
     sizes = [
         index.shape[k] if k == axis else max(pair) for k, pair in enumerate(zip(x.shape, index.shape, strict=True))
@@ -126,7 +126,7 @@ def lower_onnx_gather(context: Context) -> Lowered:
     """Lower the selection of slices along an axis, by indices of any shape."""
     x, index = source_tensor(context), indices_of(context.argument(1), context)
     if not x.shape:
-        raise NotLoweredError("there is no kernel for single numbers")
+        raise NotLoweredError("there is no kernel for scalars")
     axis = checked_axis(context.layer(OnnxGather).axis, len(x.shape))
     behind = (1,) * (len(x.shape) - axis - 1)
     strides = [*x.strides[:axis], *(0 for _ in index.shape), *x.strides[axis + 1 :]]
@@ -140,7 +140,7 @@ def lower_gather_nd(context: Context) -> Lowered:
     layer, x, index = context.layer(GatherND), source_tensor(context), indices_of(context.argument(1), context)
     lead, depth = layer.batch_dims, index.shape[-1] if index.shape else 0
     if not depth or lead + depth > len(x.shape) or index.shape[:lead] != x.shape[:lead] or len(index.shape) <= lead:
-        raise NotLoweredError("its indices do not fit")
+        raise NotLoweredError("the shape of its indices does not match")
     behind = (1,) * (len(x.shape) - lead - depth)
     strides = [*x.strides[:lead], *(0 for _ in index.shape[lead:-1]), *x.strides[lead + depth :]]
     slots = [
@@ -155,7 +155,7 @@ def source_tensor(context: Context) -> View:
     x = context.argument(0)
     x = context.lowering.stored(x) if isinstance(x, np.ndarray) else x
     if not isinstance(x, View) or x.meta.size == 0 or context.lowering.quantises:
-        raise NotLoweredError("its operand is no tensor, or has no elements")
+        raise NotLoweredError("its operand is not a tensor, or has no elements")
     if x.dtype.itemsize not in (1, 2, 4, 8) or x.dtype.kind not in "fiub":
         raise NotLoweredError(f"there are no {x.dtype.name} kernels")
     return x
@@ -165,7 +165,7 @@ def indices_of(value: object, context: Context) -> View:
     """Return a tensor of integers in memory."""
     value = context.lowering.stored(value) if isinstance(value, np.ndarray) else value
     if not isinstance(value, View) or value.dtype.name not in BITS:
-        raise NotLoweredError("its indices are no tensor of integers that a kernel reads")
+        raise NotLoweredError("its indices are not a tensor of integers that kernels support")
     return value
 
 
@@ -177,7 +177,7 @@ def gathered(context: Context, x: View, source: Sequence[int], slots: Sequence[S
     """
     spec = context.lowering.spec(context.op.outputs[0])
     if spec is None or not spec.size:
-        raise NotLoweredError("its shape is known only in a run, or it is empty")
+        raise NotLoweredError("its shape is known only at run time, or it has no elements")
     target = context.allocate() if spec.dtype == FLOAT32 else row_major(spec.sizes, spec.dtype)
     return context.lowered(target, gather_step(context, target, x, source, slots))
 

@@ -41,7 +41,7 @@ def lower_one_hot(context: Context) -> Lowered:
     spec, index = context.lowering.spec(context.op.outputs[0]), context.elements(0)
     values = context.elements(2)
     if spec is None or not spec.size or not index.shape or index.dtype.name not in TYPES or index.dtype.kind == "b":
-        raise NotLoweredError("its shape is known only in a run, or its index is no tensor of numbers")
+        raise NotLoweredError("its shape is known only at run time, or its index is not a tensor of numbers")
     if not _is_exact(context.argument(2), values.dtype) or values.shape != (2,):
         raise NotLoweredError("there is no kernel for its values")
     axis = checked_axis(context.layer(OneHot).axis, len(spec.sizes))
@@ -75,7 +75,7 @@ def lower_tensor_scatter(context: Context) -> Lowered:
     axis = checked_axis(layer.axis, len(x.shape))
     starts = indices_of(np.zeros(len(x.meta), INT64) if first is None else first, context)
     if starts.shape != x.shape[:1] or axis == 0:
-        raise NotLoweredError("its places do not fit")
+        raise NotLoweredError("the shape of its positions does not match")
     count, behind = new.shape[axis], (1,) * (len(x.shape) - axis - 1)
     own = constant(np.arange(count, dtype=INT64).reshape(-1, *behind))
     places = row_major((len(x.meta), *(1,) * (axis - 1), count, *behind), INT64)
@@ -95,11 +95,11 @@ def lower_reverse_sequence(context: Context) -> Lowered:
     """Lower a reversal of sequences up to their lengths; a wrong length gives an index out of range."""
     layer, x, lengths = context.layer(ReverseSequence), source_tensor(context), context.argument(1)
     if not isinstance(lengths, View):
-        raise NotLoweredError("its lengths are known")
+        raise NotLoweredError("its lengths are constant")
     lengths, time = indices_of(lengths, context), layer.time_axis
     steps, around = x.shape[time], [1] * len(x.shape)
     if lengths.shape != (x.shape[layer.batch_axis],):
-        raise NotLoweredError("its lengths do not fit")
+        raise NotLoweredError("the shape of its lengths does not match")
     around[layer.batch_axis] = -1
     wide = derived(lengths, lengths.meta.reshape(around))
     around[layer.batch_axis], around[time] = 1, steps
@@ -119,7 +119,7 @@ def lower_roi_align(context: Context) -> Lowered:
     layer, x, rois, images = context.layer(OnnxRoiAlign), context.tensor(0), context.tensor(1), context.elements(2)
     count = rois.shape[0]
     if layer.mode != "avg" or images.dtype.kind not in "iu" or images.shape not in ((count,), ()):
-        raise NotLoweredError("there is no kernel for the largest samples")
+        raise NotLoweredError("there is no kernel for maxima of samples")
     regions = row_major((count, 5), FLOAT32)
     numbers = derived(regions, regions.meta[:, 0])
     steps = [

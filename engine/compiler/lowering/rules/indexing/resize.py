@@ -67,7 +67,7 @@ def lower_onnx_resize(context: Context) -> Lowered:
                 return _resampled_in_run(context, x, table_axes)
         found = layer.taps(x.shape, x.dtype, *context.arguments()[1:])
     except ShapeError as error:
-        raise NotLoweredError("what it asks for is known only in a run, or lies outside its operand") from error
+        raise NotLoweredError("its parameters are known only at run time, or lie outside its operand") from error
     axes, rank, kept = [*sorted(found)], len(x.shape), [axis for axis in range(len(x.shape)) if axis not in found]
     if not axes:
         return context.lowered(x)

@@ -38,7 +38,7 @@ def lower_grid_sample(context: Context) -> Lowered:
     layer, x, grid = context.layer(GridSample), context.tensor(0), context.tensor(1)
     places = context.result_spec.sizes[2:]
     if len(x.shape) != len(grid.shape) or len(grid.shape) != len(places) + 2:
-        raise NotLoweredError("its grid does not fit")
+        raise NotLoweredError("the shape of its grid does not match")
     image, copies = with_contiguous_channels(context, x)
     target = context.allocate()
     kernel = Sampling(
@@ -65,7 +65,7 @@ def lower_affine_grid(context: Context) -> Lowered:
     assert isinstance(layer, AffineGrid)
     n, *sizes, rank = context.result_spec.sizes
     if theta.shape != (n, rank, rank + 1):
-        raise NotLoweredError("its operand does not fit")
+        raise NotLoweredError("the shape of its operand does not match")
     ends = [layer.coordinates(size, theta.dtype) for size in sizes]
     axes = [
         constant(end.reshape(1, *(-1 if other == axis else 1 for other in range(rank))))
@@ -86,7 +86,7 @@ def lower_affine_grid(context: Context) -> Lowered:
 def _whole(sizes: object) -> tuple[int, ...]:
     found = None if isinstance(sizes, View) else whole_numbers(sizes, "size")
     if found is None:
-        raise NotLoweredError("its sizes are known only in a run")
+        raise NotLoweredError("its sizes are known only at run time")
     return found
 
 
@@ -99,7 +99,7 @@ def lower_roi_align(context: Context) -> Lowered:
 def lower_regions(context: Context, layer: RoIAlign, x: View, regions: View) -> Lowered:
     """Lower regions (image, x1, y1, x2, y2) of these images."""
     if len(x.shape) != 4 or len(regions.shape) != 2 or regions.shape[1] != 5:
-        raise NotLoweredError("its operands do not fit")
+        raise NotLoweredError("the shapes of its operands do not match")
     image, copies = with_contiguous_channels(context, x)
     target = context.allocate()
     strides = target.strides

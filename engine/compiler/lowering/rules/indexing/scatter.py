@@ -56,15 +56,15 @@ def lower_scatter(context: Context) -> Lowered:
     x, index = writable(context, 0), indices_of(context.argument(1), context)
     sizes = index.shape
     if not x.shape or len(x.shape) != len(sizes) or not index.meta.size:
-        raise NotLoweredError("there is no kernel for single numbers or none")
+        raise NotLoweredError("there is no kernel for scalars or empty indices")
     axis = checked_axis(layer.axis if isinstance(layer, ScatterElements) else layer.dim, len(x.shape))
     source = source_of(context, context.argument(2), x.dtype)
     if source.shape:
         if len(source.shape) != len(sizes) or any(a > b for a, b in zip(sizes, source.shape, strict=True)):
-            raise NotLoweredError("its index does not fit")
+            raise NotLoweredError("the shape of its index does not match")
         source = derived(source, source.meta[tuple(slice(size) for size in sizes)])
     if any(sizes[k] > x.shape[k] for k in range(len(sizes)) if k != axis):
-        raise NotLoweredError("its index does not fit")
+        raise NotLoweredError("the shape of its index does not match")
     target, steps = copied(context, x)
     kept = [0 if k == axis else step for k, step in enumerate(target.strides)]
     slot = Slot(index, axis, wraps=isinstance(layer, ScatterElements))
@@ -79,12 +79,12 @@ def lower_index_write(context: Context) -> Lowered:
     layer: Any = context.layer(Layer)
     x, index = writable(context, 0), indices_of(context.argument(1), context)
     if not x.shape or len(index.shape) > 1 or not index.meta.size:
-        raise NotLoweredError("there is no kernel for single numbers or none")
+        raise NotLoweredError("there is no kernel for scalars or empty indices")
     axis = checked_axis(layer.dim, len(x.shape))
     sizes = [index.meta.size if k == axis else size for k, size in enumerate(x.shape)]
     source = source_of(context, context.argument(2), x.dtype)
     if not isinstance(layer, IndexFill) and source.shape != tuple(sizes):
-        raise NotLoweredError("its slices do not fit")
+        raise NotLoweredError("the shape of its slices does not match")
     target, steps = copied(context, x)
     if isinstance(layer, IndexAdd) and len(context.bound.positional) > 3:
         source = _scaled(context, source, context.argument(3), steps)
@@ -99,7 +99,7 @@ def lower_index_write(context: Context) -> Lowered:
 
 def _scaled(context: Context, source: View, alpha: object, steps: list[KernelStep]) -> View:
     if not isinstance(alpha, int | float):
-        raise NotLoweredError("what it multiplies by is known only in a run")
+        raise NotLoweredError("its factor is known only at run time")
     if alpha == 1:
         return source
     if source.dtype != FLOAT32:
@@ -127,7 +127,7 @@ def lower_put(context: Context) -> Lowered:
     x, index = writable(context, 0), indices_of(context.argument(1), context)
     source = source_of(context, context.argument(2), x.dtype)
     if source.meta.size != index.meta.size or not index.meta.size:
-        raise NotLoweredError("its index does not fit")
+        raise NotLoweredError("the shape of its index does not match")
     target, steps = copied(context, x)
     composition = Composition(context)
     source = composition.shaped(source, index.shape)
@@ -146,7 +146,7 @@ def lower_scatter_nd(context: Context) -> Lowered:
     layer, x, index = context.layer(ScatterND), writable(context, 0), indices_of(context.argument(1), context)
     depth = index.shape[-1] if index.shape else 0
     if not 0 < depth <= len(x.shape) or not index.meta.size:
-        raise NotLoweredError("its indices do not fit")
+        raise NotLoweredError("the shape of its indices does not match")
     source = source_of(context, context.argument(2), x.dtype)
     target, steps = copied(context, x)
     sizes = (*index.shape[:-1], *x.shape[depth:])
@@ -157,7 +157,7 @@ def lower_scatter_nd(context: Context) -> Lowered:
     ]
     kept = [*(0 for _ in index.shape[:-1]), *target.strides[depth:]]
     if source.shape and source.shape != sizes:
-        raise NotLoweredError("its updates do not fit")
+        raise NotLoweredError("the shape of its updates does not match")
     return scattered(context, target, steps, sizes, kept, slots, source, _MODES[layer.reduction])
 
 
@@ -167,7 +167,7 @@ def lower_max_unpool(context: Context) -> Lowered:
     layer, x, index = context.layer(MaxUnpool), context.tensor(0), indices_of(context.argument(1), context)
     shape, rank = context.result_spec.sizes, layer.spatial_rank
     if index.shape != x.shape:
-        raise NotLoweredError("its indices do not fit")
+        raise NotLoweredError("the shape of its indices does not match")
     return unpool(context, x, index, shape[-rank:], shape[:-rank])
 
 
@@ -192,7 +192,7 @@ def writable(context: Context, index: int) -> View:
     x = context.argument(index)
     x = context.lowering.stored(x) if isinstance(x, np.ndarray) else x
     if not isinstance(x, View) or not x.meta.size or context.lowering.quantises:
-        raise NotLoweredError("its operand is no tensor, or has no elements")
+        raise NotLoweredError("its operand is not a tensor, or has no elements")
     if x.dtype.name not in TYPES or x.dtype.itemsize not in WORDS:
         raise NotLoweredError(f"there are no {dtype_name(x.dtype)} kernels")
     return x
@@ -204,7 +204,7 @@ def source_of(context: Context, value: object, dtype: DType) -> View:
         value = np.asarray(cast(value, dtype))
     value = context.lowering.stored(value) if isinstance(value, np.ndarray) else value
     if not isinstance(value, View) or value.dtype != dtype or not value.meta.size:
-        raise NotLoweredError("what it writes is of another dtype, or no tensor")
+        raise NotLoweredError("the written values have another dtype, or are not a tensor")
     return value
 
 

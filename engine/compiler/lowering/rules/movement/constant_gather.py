@@ -55,19 +55,19 @@ def lower_constant_gather(context: Context) -> Lowered:
     arguments = joined if isinstance(joined, list) else context.arguments()
     count = len(arguments) if isinstance(layer, MOVES_ALL) else 1
     if spec is None or not spec.size or len(context.op.outputs) != 1 or context.lowering.quantises:
-        raise NotLoweredError("its shape is known only in a run, or it is empty")
+        raise NotLoweredError("its shape is known only at run time, or it has no elements")
     moved = [context.lowering.stored(each) if isinstance(each, np.ndarray) else each for each in arguments[:count]]
     sources = [each for each in moved if isinstance(each, View)]
     if len(sources) < count or any(isinstance(each, View) for each in arguments[count:]):
-        raise NotLoweredError("what it moves, or where to, is known only in a run")
+        raise NotLoweredError("its operands or indices are known only at run time")
     if any(each.dtype != spec.dtype for each in sources) or spec.dtype.itemsize not in ELEMENTS:
-        raise NotLoweredError(f"there is no kernel that moves {dtype_name(spec.dtype)} so")
+        raise NotLoweredError(f"there is no such gather kernel for {dtype_name(spec.dtype)}")
     if spec.size + sum(each.meta.size for each in sources) > _MOST:
-        raise NotLoweredError("there is no kernel that moves so many elements so")
+        raise NotLoweredError("there is no such gather kernel for so many elements")
     with np.errstate(all="ignore"):
         places, others = _places(layer, [*sources, *arguments[count:]], spec.dtype)
     if places.shape != spec.sizes:
-        raise NotLoweredError("it makes something else of numbers")
+        raise NotLoweredError("it does more than move elements")
     source, steps = _concatenated(context, sources, others)
     target = context.allocate(is_image=False) if spec.dtype == FLOAT32 else row_major(spec.sizes, spec.dtype)
     if not target.is_row_major:
@@ -92,10 +92,10 @@ def _places(layer: Layer, arguments: list[object], dtype: DType) -> tuple[Array,
     first, second = (_numbered_result(layer, arguments, at, dtype) for at in (1, 1 + _MOST))
     is_moved = second == first + _MOST
     if not (is_moved | (first == second)).all():
-        raise NotLoweredError("it makes something else of numbers")
+        raise NotLoweredError("it does more than move elements")
     others = first[~is_moved].astype(dtype)
     if not (others == others[:1]).all():
-        raise NotLoweredError("it makes up several numbers")
+        raise NotLoweredError("it has several fill values")
     return np.where(is_moved, first.real, 0).astype(np.int64), others[:1]
 
 
@@ -112,7 +112,7 @@ def _numbered_result(layer: Layer, arguments: list[object], first: int, dtype: D
     try:
         return np.asarray(layer.forward(*numbered))
     except EngineError as error:
-        raise NotLoweredError("it makes nothing of numbers") from error
+        raise NotLoweredError("it fails for numbered elements") from error
 
 
 def _counting(dtype: DType) -> type[np.generic]:

@@ -29,7 +29,7 @@ _MOST = 2**16
 def _spec(context: Context) -> TensorSpec:
     spec = context.lowering.spec(context.op.outputs[0])
     if spec is None or not spec.size or context.lowering.quantises:
-        raise NotLoweredError("its shape is known only in a run, or it is empty")
+        raise NotLoweredError("its shape is known only at run time, or it has no elements")
     return spec
 
 
@@ -56,7 +56,7 @@ def lower_constant_of_shape(context: Context) -> Lowered:
     """Lower a tensor of the file's number."""
     value = context.layer(ConstantOfShape).value
     if value is None:
-        raise NotLoweredError("its number is missing")
+        raise NotLoweredError("its value is missing")
     return _broadcast_constant(context, np.asarray(cast(value, _spec(context).dtype)))
 
 
@@ -111,7 +111,7 @@ def _whole(context: Context, index: int, default: int) -> int:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if not isinstance(value, int):
-        raise NotLoweredError("it counts from or by what only a run can tell, or by no integer")
+        raise NotLoweredError("its start or step is known only at run time, or is not an integer")
     return value
 
 

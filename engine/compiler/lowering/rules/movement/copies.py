@@ -45,7 +45,7 @@ def lower_complex(context: Context) -> Lowered:
     spec, composition = context.lowering.spec(context.op.outputs[0]), Composition(context)
     first, second = context.tensor(0), context.tensor(1)
     if spec is None or spec.dtype != COMPLEX64:
-        raise NotLoweredError("there are kernels for complex numbers of float32 alone")
+        raise NotLoweredError("there are kernels only for complex64")
     parts: list[tuple[Expr, list[View]]] = [(Operand(0), [first]), (Operand(0), [second])]
     if isinstance(context.layer(Complex), Polar):
         trees = (apply("mul", Operand(0), apply(name, Operand(1))) for name in ("cos", "sin"))
@@ -62,7 +62,7 @@ def lower_part(context: Context) -> Lowered:
     """Lower the real or imaginary part of complex numbers, or both, to a view."""
     x, layer = context.elements(0), context.layer(Layer)
     if x.dtype != COMPLEX64:
-        raise NotLoweredError("there are kernels for complex numbers of float32 alone")
+        raise NotLoweredError("there are kernels only for complex64")
     if isinstance(layer, ViewAsReal):
         return context.lowered(as_words(x))
     return context.lowered(derived(x, x.meta.real if isinstance(layer, Real) else x.meta.imag))
@@ -133,7 +133,7 @@ def lower_col2im(context: Context) -> Lowered:
     sizes, block = context.argument(1), context.argument(2)
     known = [None if isinstance(each, View) else whole_numbers(each, "sizes") for each in (sizes, block)]
     if known[0] is None or known[1] is None or len(known[0]) != 2:
-        raise NotLoweredError("its sizes are known only in a run, or are not those of images")
+        raise NotLoweredError("its sizes are known only at run time, or are not those of images")
     return _fold_patches(context, context.layer(Col2Im).windows(known[0], known[1]))
 
 
@@ -173,7 +173,7 @@ def lower_pad_sequence(context: Context) -> Lowered:
     items, layer = context.items(0), context.layer(PadSequence)
     sources = [each for each in items if isinstance(each, View)] if isinstance(items, list) else []
     if not isinstance(items, list) or len(sources) < len(items) or any(each.dtype != FLOAT32 for each in sources):
-        raise NotLoweredError("its sequences are no tensors of float32 that are computed before")
+        raise NotLoweredError("its sequences are not float32 tensors in memory")
     target = context.allocate(is_image=False)
     rows = target.meta.moveaxis(0 if layer.batch_first else 1, 0)
     steps = [fill(context, target, layer.padding_value)]
@@ -253,7 +253,7 @@ def lower_triangle(context: Context) -> Lowered:
     layer, x, composition = context.layer(Layer), context.elements(0), Composition(context)
     given = [context.argument(index) for index in range(1, len(context.bound.positional))]
     if any(isinstance(each, View) for each in given):
-        raise NotLoweredError("its diagonal is known only in a run")
+        raise NotLoweredError("its diagonal is known only at run time")
     if is_symbolic(x.shape[-2:]):
         return _symbolic_triangle(context, x, layer, given)
     mask = np.asarray(layer.forward(np.ones(x.shape[-2:], np.bool_), *given))
@@ -272,7 +272,7 @@ def _symbolic_triangle(context: Context, x: View, layer: Layer, given: list[obje
     else:
         is_upper, diagonal = isinstance(layer, UpperTriangle), getattr(layer, "diagonal", 0)
     if diagonal is None:
-        raise NotLoweredError("its diagonal is known only in a run")
+        raise NotLoweredError("its diagonal is known only at run time")
     (rows, down), (columns, across) = (integer_range(context, size) for size in x.shape[-2:])
     distance = apply("sub", Operand(2), Operand(1))
     is_kept = apply("ge" if is_upper else "le", distance, diagonal)

@@ -47,7 +47,7 @@ def _number(context: Context) -> float:
     if value is None:
         return 0.0
     if not isinstance(value, bool | int | float):
-        raise NotLoweredError("what it pads with is known only in a run")
+        raise NotLoweredError("its padding value is known only at run time")
     return float(value)
 
 
@@ -121,7 +121,7 @@ def padded(context: Context, x: View, target: View, pairs: Pairs, mode: str, val
         slice(max(before, 0), size - max(after, 0)) for size, (before, after) in zip(target.shape, pairs, strict=True)
     ]
     if kept is None:
-        raise NotLoweredError("what is kept of its operand is no view")
+        raise NotLoweredError("the cropped operand is not a view")
     done = list(inside)
     steps = [context.copy(kept, _part(target, done))] if kept.meta.size else []
     for axis in range(rank):
@@ -161,14 +161,14 @@ def _source(target: View, done: Sequence[slice], axis: int, source: slice, shape
     places = [*done[:axis], source, *done[axis + 1 :]]
     view = target.derive(target.meta[tuple(places)].broadcast_to(shape))
     if view is None:
-        raise NotLoweredError("its result does not lie in one piece")
+        raise NotLoweredError("the memory of its result is not contiguous")
     return view
 
 
 def _part(target: View, places: Sequence[slice]) -> View:
     view = target.derive(target.meta[tuple(places)])
     if view is None:
-        raise NotLoweredError("its result does not lie in one piece")
+        raise NotLoweredError("the memory of its result is not contiguous")
     return view
 
 

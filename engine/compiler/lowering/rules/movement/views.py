@@ -80,21 +80,21 @@ def lower_view(context: Context) -> Lowered:
     if isinstance(x, np.ndarray) and x.size:  # its result is too large to be a known value
         x = arguments[0] = context.lowering.stored(x)
     if not isinstance(x, View):
-        raise NotLoweredError("its operand is known before the run")
+        raise NotLoweredError("its operand is a constant")
     if isinstance(layer, NUMBERED) and any(isinstance(each, View) for each in arguments[1:]):
-        raise NotLoweredError("one of its parameters is known only in a run")
+        raise NotLoweredError("one of its parameters is known only at run time")
     results = layer.forward(*(each.meta if isinstance(each, View) else each for each in arguments))
     several = list(results) if isinstance(results, list | tuple) else [results]
     unpacked = _unpacked(context) if isinstance(results, list | tuple) else None
     if unpacked is not None:
         outputs = unpacked
     if len(several) != len(outputs):
-        raise NotLoweredError("its results come as a list")
+        raise NotLoweredError("its results are a list")
     views = [view for each in several if (view := x.derive(each)) is not None]
     if len(views) == len(outputs):
         return Lowered(views={operand.name: view for operand, view in zip(outputs, views, strict=True)})
     if not isinstance(layer, RESHAPES):
-        raise NotLoweredError("there is no kernel for this rearrangement")
+        raise NotLoweredError("there is no kernel for this reordering of elements")
     return _reshaped(context, x)
 
 
@@ -113,11 +113,11 @@ def lower_spread(context: Context) -> Lowered:
     items, outputs = context.items(0), _unpacked(context)
     sources = [each for each in items if isinstance(each, View)] if isinstance(items, list) else []
     if outputs is None or not isinstance(items, list) or not len(items) == len(sources) == len(outputs):
-        raise NotLoweredError("its operands or its results are known only in a run")
+        raise NotLoweredError("its operands or its results are known only at run time")
     grids = context.layer(Layer).forward([each.meta for each in sources])
     views = [view for each, grid in zip(sources, grids, strict=True) if (view := each.derive(grid)) is not None]
     if len(views) < len(outputs):
-        raise NotLoweredError("there is no kernel for this rearrangement")
+        raise NotLoweredError("there is no kernel for this reordering of elements")
     return Lowered(views={operand.name: view for operand, view in zip(outputs, views, strict=True)})
 
 
@@ -169,7 +169,7 @@ def _rolled(source: View, target: View, axis: int, shift: int) -> list[tuple[Vie
     pairs = [(slice_of(source, axis, at, n), slice_of(target, axis, to, n)) for at, to, n in parts if n]
     found = [(a, b) for a, b in pairs if a is not None and b is not None]
     if len(found) < len(pairs):
-        raise NotLoweredError("its parts have no place")
+        raise NotLoweredError("its parts are not slices of the result")
     return found
 
 
@@ -186,7 +186,7 @@ def lower_cat(context: Context) -> Lowered:
     for index, part in enumerate(parts):
         place = slice_of(target, axis, first, part.shape[axis])
         if place is None:
-            raise NotLoweredError("its parts have no place")
+            raise NotLoweredError("its parts are not slices of the result")
         if _is_same(place, part):
             in_place.append(context.op.inputs[index].name)
         else:

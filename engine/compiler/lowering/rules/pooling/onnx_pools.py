@@ -31,12 +31,12 @@ def lower_max_pool(context: Context) -> Lowered:
     layer, x = context.layer(OnnxMaxPool), _images(context)
     spec = context.lowering.spec(context.op.outputs[0])
     if spec is None:
-        raise NotLoweredError("its shape is known only in a run")
+        raise NotLoweredError("its shape is known only at run time")
     kinds = (TensorSpec(spec.shape, x.dtype), TensorSpec(spec.shape, INDEX))
     if present(kinds, layer.annotations) == (0,):
         return pooled(context, x, "max", _axes(layer, x, spec.sizes[2:]))
     if layer.storage_order:
-        raise NotLoweredError("there is no kernel for places counted along columns")
+        raise NotLoweredError("there is no kernel for column-major indices")
     return with_places(context, len(layer.kernel_shape), lambda x, counts: _axes(layer, x, counts), in_whole=True)
 
 
@@ -72,7 +72,7 @@ def lower_max_unpool(context: Context) -> Lowered:
     layer, x = context.layer(OnnxMaxUnpool), context.tensor(0)
     index, sizes = indices_of(context.argument(1), context), context.result_spec.sizes
     if index.shape != x.shape or layer.natural(x.shape) != sizes:
-        raise NotLoweredError("there is no kernel for places in a tensor of another size")
+        raise NotLoweredError("there is no kernel for indices into a tensor of another size")
     return unpool(context, x, index, sizes, ())
 
 

@@ -91,7 +91,7 @@ def _factor(context: Context, factor: MatrixFactor, stack: Sequence[int], finest
 def _mask(context: Context, mask: ChainMask, finest: Sequence[int]) -> MaskView:
     found = mask_of(context, _given(context, mask.source), "keep" if mask.kind == "keep" else "drop")
     if found is None or (found.kind == "add") != (mask.kind == "add"):
-        raise NotLoweredError("its mask is of another dtype")
+        raise NotLoweredError("its mask has another dtype")
     return replace(found, view=split_batch(found.view, mask.batch, finest), fill=mask.fill, is_added=False)
 
 
@@ -190,7 +190,7 @@ def _in_lines(context: Context, mask: MaskView, steps: list[KernelStep]) -> View
     view = mask.view
     if view.shape and view.shape[-1] > 1 and view.strides[-1] not in (0, 1):
         if mask.kind != "add":
-            raise NotLoweredError("its mask does not lie in rows")
+            raise NotLoweredError("the rows of its mask are not contiguous")
         copied = row_major(view.shape, FLOAT32)
         steps.append(context.copy(view, copied))
         view = copied

@@ -67,7 +67,7 @@ def mask_of(context: Context, value: View | object, kind: Literal["keep", "drop"
     if isinstance(value, np.ndarray):
         value = context.lowering.stored(value)
     if not isinstance(value, View) or value.meta.size == 0:
-        raise NotLoweredError("its mask is no tensor in memory")
+        raise NotLoweredError("its mask is not a tensor in memory")
     if value.dtype not in (context.dtype, BOOL):
         raise NotLoweredError(f"there are no kernels for masks of {value.dtype.name}")
     return MaskView(value, kind, is_added=True) if value.dtype == BOOL else MaskView(value, "add")
@@ -80,7 +80,7 @@ def in_groups(attn: AttentionOperands) -> AttentionOperands:
     if not shared:
         return attn
     if len(shared) > 1:
-        raise NotLoweredError("its keys and values come in different groups")
+        raise NotLoweredError("its keys and values have different groups")
     (groups,) = shared
 
     def split(view: View) -> View:

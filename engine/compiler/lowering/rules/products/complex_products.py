@@ -37,7 +37,7 @@ def lower_complex_matmul(context: Context) -> Lowered:
     """Lower input @ other, of any rank."""
     ranks = [len(_factor(context, index).shape) for index in (0, 1)]
     if not all(ranks):
-        raise NotLoweredError("an operand is a single number")
+        raise NotLoweredError("an operand is a scalar")
     stacks = [[f".{k}" for k in range(rank - 2, 0, -1)] for rank in ranks]
     left = (*stacks[0], *["row"][: ranks[0] - 1], "term")
     right = (*stacks[1], "term", *["column"][: ranks[1] - 1])
@@ -52,7 +52,7 @@ def _factor(context: Context, index: int) -> View | Array:
     """Return an operand, as an array if it is known before the run."""
     value = context.argument(index)
     if not isinstance(value, View | np.ndarray) or value.dtype != COMPLEX64:
-        raise NotLoweredError("there are kernels for products of complex numbers with their like alone")
+        raise NotLoweredError("there are products only of complex64 with complex64")
     if not isinstance(value, np.ndarray):
         return context.elements(index)
     return value

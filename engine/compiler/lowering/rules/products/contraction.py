@@ -39,7 +39,7 @@ def lower_dot(context: Context) -> Lowered:
     layer = context.layer(Dot | Vecdot)  # type: ignore[arg-type]
     terms = composition.map(_PRODUCT, a, b)
     if not terms.shape:
-        raise NotLoweredError("its operands are single numbers")
+        raise NotLoweredError("its operands are scalars")
     axis = checked_axis(layer.dim, len(terms.shape)) if isinstance(layer, Vecdot) else 0
     found = composition.reduce(terms, [axis], "sum")
     return composition.finish(X, composition.as_result(found))
@@ -99,7 +99,7 @@ def lower_contraction(context: Context) -> Lowered:
     a, b = context.tensor(0), context.tensor(1)
     layer = context.layer(Inner | Tensordot)  # type: ignore[arg-type]
     if not a.shape or not b.shape or len(a.shape) + len(b.shape) > len(ascii_letters):
-        raise NotLoweredError("its operands are single numbers, or have too many dimensions")
+        raise NotLoweredError("its operands are scalars, or have too many dimensions")
     dims = (layer.dims_self, layer.dims_other) if isinstance(layer, Tensordot) else ((-1,), (-1,))
     axes_a, axes_b = checked_axes(dims[0], len(a.shape)), checked_axes(dims[1], len(b.shape))
     if not axes_a:
@@ -108,7 +108,7 @@ def lower_contraction(context: Context) -> Lowered:
     second = list(ascii_letters[len(a.shape) : len(a.shape) + len(b.shape)])
     for m, n in zip(axes_a, axes_b, strict=True):
         if a.shape[m] != b.shape[n]:
-            raise NotLoweredError("its operands do not fit")
+            raise NotLoweredError("the shapes of its operands do not match")
         second[n] = first[m]
     rest = [each for k, each in enumerate(first) if k not in axes_a]
     rest += [each for k, each in enumerate(second) if k not in axes_b]
@@ -125,7 +125,7 @@ def lower_grouped_matmul(context: Context) -> Lowered:
     x, matrices, ends = context.tensor(0), context.weight(1), indices_of(context.argument(2), context)
     spec = context.lowering.spec(context.op.outputs[0])
     if spec is None or spec.dtype != FLOAT32 or not matrices.size or not ends.is_row_major:
-        raise NotLoweredError("its shape is known only in a run, or it is empty")
+        raise NotLoweredError("its shape is known only at run time, or it has no elements")
     steps = []
     if x.strides[1] != 1:
         copied = row_major(x.shape, x.dtype)

@@ -123,7 +123,7 @@ class _Steps:
             self.kernels.append(convert(mask, answers, [self.context.op.name], self.context.host))
             mask = answers
         if not isinstance(mask, View) or mask.dtype != BOOL:
-            raise NotLoweredError("there is no kernel for masks of such numbers")
+            raise NotLoweredError("there is no kernel for masks of this dtype")
         if self.layer.mask_type == 1:
             sizes = [batch, 1, 1, length]
         else:

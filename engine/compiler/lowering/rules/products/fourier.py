@@ -54,7 +54,7 @@ def lower_transform(context: Context) -> Lowered:
     layer, x = context.layer(Layer), context.argument(0)
     assert isinstance(layer, OneAxis | SeveralAxes)
     if not isinstance(x, View) or x.dtype not in (FLOAT32, COMPLEX64) or not x.meta.size:
-        raise NotLoweredError("there are kernels for transforms of float32 and of complex numbers of it alone")
+        raise NotLoweredError("there are transforms only for float32 and complex64")
     steps: list[KernelStep] = []
     for stage in _stages(layer, x.shape):
         x = _transformed(context, x, stage, steps)
@@ -76,7 +76,7 @@ def _transformed(context: Context, x: View, stage: _Stage, steps: list[KernelSte
     moved = derived(x, x.meta.moveaxis(stage.axis, -1))
     size, count = moved.shape[-1], moved.meta.size // moved.shape[-1]
     if 2 * size * stage.points > (MOST_PRODUCTS if count >= MANY_ROWS else FEW_PRODUCTS):
-        raise NotLoweredError("numpy transforms so many points faster")
+        raise NotLoweredError("numpy is faster for so many points")
     matrix = stage.matrix(size, x.dtype == COMPLEX64)
     dtype = COMPLEX64 if matrix.dtype.kind == "c" else FLOAT32
     weight = np.ascontiguousarray(_as_floats(matrix).T, np.float32)
@@ -101,10 +101,10 @@ def lower_dft(context: Context) -> Lowered:
     layer, x, composition = context.layer(DFT), context.tensor(0), Composition(context)
     given = [context.argument(index) for index in (1, 2)]
     if any(isinstance(each, View) for each in given):
-        raise NotLoweredError("its length or axis is known only in a run")
+        raise NotLoweredError("its length or axis is known only at run time")
     length, axis = layer.told(TensorSpec(x.shape, FLOAT32), *given)
     if length is None or axis is None:
-        raise NotLoweredError("its length or axis is known only in a run")
+        raise NotLoweredError("its length or axis is known only at run time")
     moved = derived(x, x.meta.moveaxis(axis, -2))
     *lead, size, parts = moved.shape
     size, length = specialise((size, length))  # the matrix of the transform is a constant
@@ -123,7 +123,7 @@ def lower_stft(context: Context) -> Lowered:
     layer, x, composition = context.layer(STFT), context.tensor(0), Composition(context)
     others: list[Any] = [context.argument(index) for index in (1, 2, 3)]
     if any(isinstance(each, View) for each in others):
-        raise NotLoweredError("its window or step is known only in a run")
+        raise NotLoweredError("its window or step is known only at run time")
     window, frame_length = layer.told_apart(*others[1:])
     batch, count, bins, _ = context.result_spec.sizes
     size, parts = len(window) if window is not None else int(np.reshape(frame_length, ())), x.shape[2]
@@ -146,7 +146,7 @@ def lower_stft(context: Context) -> Lowered:
 def _units(size: int, parts: int, results: int, rows: int) -> Array:
     """Return the unit vectors, (size * parts, size, parts)."""
     if size * parts * results > (MOST_PRODUCTS if rows >= MANY_ROWS else FEW_PRODUCTS):
-        raise NotLoweredError("numpy transforms so many points faster")
+        raise NotLoweredError("numpy is faster for so many points")
     return np.eye(size * parts).reshape(-1, size, parts)
 
 

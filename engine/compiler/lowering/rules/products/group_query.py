@@ -50,13 +50,13 @@ def lower_grouped(context: Context) -> Lowered:
     """Lower rotary embedding, the update of the cache, and attention."""
     layer, steps = context.layer(GroupQueryAttention), Composition(context)
     if layer.smooth_softmax == 1 or _given(context, 11) is not None:
-        raise NotLoweredError("there is no kernel for a score beside those of keys")
+        raise NotLoweredError("there is no kernel for attention sinks")
     q, k, v = _heads(context, layer)
     batch, _, length, size = q.shape
     past = [_earlier(context, index) for index in (3, 4)]
     total, room = _total(context), 0 if past[0] is None else past[0].shape[2]
     if total is None or total < length or any(each is not None and each.shape[2] != room for each in past):
-        raise NotLoweredError("how many keys there are is known only in a run")
+        raise NotLoweredError("the number of keys is known only at run time")
     rows = _Rows.of(steps, batch, length, total)
     if layer.do_rotary:
         q, k = (_turned(steps, each, rows, layer) for each in (q, k))
@@ -100,7 +100,7 @@ class _Rows:
         """Compute the positions of an operator's rows."""
         counts = indices_of(composition.context.argument(5), composition.context)
         if counts.meta.size != batch:
-            raise NotLoweredError("its numbers of keys do not fit")
+            raise NotLoweredError("the shape of its key counts does not match")
         last = derived(counts, counts.meta.reshape(batch, 1))
         before, places = row_major((batch, 1), INT64), row_major((batch, length), INT64)
         has_past = total != length
@@ -141,7 +141,7 @@ def _heads(context: Context, layer: GroupQueryAttention) -> list[View]:
         parts = [(query, part) for part in query.meta.split(ends, axis=2)]
     counts = (layer.num_heads, groups, groups)
     if any(part.shape[:2] != (batch, length) for _, part in parts):
-        raise NotLoweredError("its keys and values do not fit")
+        raise NotLoweredError("the shapes of its keys and values do not match")
     return [
         derived(whole, part.reshape(batch, length, count, -1).transpose(0, 2, 1, 3))
         for (whole, part), count in zip(parts, counts, strict=True)
@@ -155,12 +155,12 @@ def _turned(composition: Composition, x: View, rows: _Rows, layer: GroupQueryAtt
     batch, _, length, size = x.shape
     half = context.tensor(7).shape[-1]
     if places.shape != (batch, length) or 2 * half > size:
-        raise NotLoweredError("its positions or angles do not fit")
+        raise NotLoweredError("the shapes of its positions or angles do not match")
     angles = []
     for index in (7, 8):
         cache, own = context.tensor(index), row_major((batch, length, half), FLOAT32)
         if len(cache.shape) != 2 or cache.shape[1] != half:
-            raise NotLoweredError("its angles do not fit")
+            raise NotLoweredError("the shape of its angles does not match")
         slot = Slot(derived(places, places.meta[:, :, None]), 0)
         composition.steps.append(gather_step(context, own, cache, [0, 0, cache.strides[1]], [slot]))
         angles.append(derived(own, own.meta[:, None]))
@@ -222,5 +222,5 @@ def _masks(composition: Composition, rows: _Rows, window: int) -> list[MaskView]
         return [MaskView(mask, "keep")]
     view = context.stored(bias)
     if len(view.shape) != 4 or view.shape[3] < rows.total:
-        raise NotLoweredError("what is added to its scores does not fit")
+        raise NotLoweredError("the shape of its attention bias does not match")
     return [MaskView(derived(view, view.meta[..., : rows.total]), "add"), MaskView(mask, "keep")]

@@ -288,7 +288,7 @@ def _bytes(context: Context) -> View:
 def _stored(context: Context, index: int) -> Array:
     value = context.argument(index)
     if not isinstance(value, np.ndarray):
-        raise NotLoweredError("its weights are computed")
+        raise NotLoweredError("its weights are not constant")
     return value
 
 

@@ -215,7 +215,7 @@ class _Form:
     def of(cls, left: View, right: View) -> _Form:
         """Return the form of two factors; a vector is a row or a column."""
         if not left.shape or not right.shape:
-            raise NotLoweredError("an operand is a single number")
+            raise NotLoweredError("an operand is a scalar")
         terms, rows = left.shape[-1], left.shape[-2] if len(left.shape) > 1 else 1
         columns = right.shape[-1] if len(right.shape) > 1 else 1
         lead = broadcast_sizes(left.shape[:-2], right.shape[:-2])
@@ -239,7 +239,7 @@ class _Form:
         matrix = view.meta.reshape(*(view.shape[:-2] if self.lead else ()), *sizes)
         wide = view.derive(matrix.broadcast_to((*self.lead, *sizes)))
         if wide is None:
-            raise NotLoweredError("an operand does not lie in matrices")
+            raise NotLoweredError("an operand is not a batch of matrices in memory")
         found = wide.derive(wide.meta.reshape(*self.stack, *sizes))
         if found is not None:
             return found

@@ -69,9 +69,9 @@ def lower_multihead(context: Context) -> Lowered:
         return Lowered(views=weights, steps=steps)
     weight, bias = _attribute(context, "out_proj_weight"), _attribute(context, "out_proj_bias")
     if ATTENDED not in kinds:
-        raise NotLoweredError("nobody reads its result")
+        raise NotLoweredError("its result is not used")
     if weight is None:
-        raise NotLoweredError("its weights are computed")
+        raise NotLoweredError("its weights are not constant")
     lowered = linear(context, target, weight, bias, kinds.index(ATTENDED))
     return Lowered(views={**lowered.views, **weights}, steps=[*steps, *lowered.steps], fusions=lowered.fusions)
 
@@ -80,7 +80,7 @@ def _given_out(context: Context, weights: View, index: int, steps: list[KernelSt
     """Return the weights (batch, heads, queries, keys) as a result: all, or their mean over the heads."""
     spec = context.lowering.spec(context.op.outputs[index])
     if spec is None:
-        raise NotLoweredError("its shape is known only in a run")
+        raise NotLoweredError("its shape is known only at run time")
     if math.prod(spec.sizes) != weights.meta.size:
         composition = Composition(context)
         weights = composition.reduce(weights, [1], "mean")
@@ -123,7 +123,7 @@ def _projected(context: Context, sequences: Sequence[View], steps: list[KernelSt
     weights = [_attribute(context, name) for name in names] if whole is None else [whole]
     known = [each for each in weights if each is not None]
     if len(known) < len(weights):
-        raise NotLoweredError("its weights are computed")
+        raise NotLoweredError("its weights are not constant")
     parts = projections(known, _attribute(context, "in_proj_bias"), context.dtype)
     result: list[View] = []
     for _, group in groupby(range(3), key=lambda index: id(sequences[index].storage)):
@@ -189,5 +189,5 @@ def _is_same(a: View, b: View) -> bool:
 
 def _spec(value: object) -> TensorSpec:
     if not isinstance(value, View | np.ndarray):
-        raise NotLoweredError("an operand is no tensor")
+        raise NotLoweredError("an operand is not a tensor")
     return TensorSpec(value.shape, value.dtype)

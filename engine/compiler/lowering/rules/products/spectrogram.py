@@ -35,7 +35,7 @@ def lower_stft(context: Context) -> Lowered:
     """Lower the transforms of all frames."""
     layer, x, composition = context.layer(Stft), context.tensor(0), Composition(context)
     if len(x.shape) not in (1, 2):
-        raise NotLoweredError("its operand is no signal or a batch of them")
+        raise NotLoweredError("its operand is not a signal or a batch of signals")
     signals = composition.shaped(x, [1, *x.shape][-2:])
     scale = 1 / math.sqrt(layer.n_fft) if layer.normalized else 1.0
     is_half = layer.is_half(x.dtype)
@@ -56,7 +56,7 @@ def lower_spectrogram(context: Context) -> Lowered:
     if layer.pad:
         signals = _longer(composition, signals, layer.pad, "constant")
     if isinstance(window, View) and layer.normalized == "window":
-        raise NotLoweredError("its window is known only in a run")
+        raise NotLoweredError("its window is known only at run time")
     scale = 1 / layer.factor(window if isinstance(window, np.ndarray) else np.ones(1, np.float32))
     is_half = bool(layer.onesided)
     spectrum = _spectrum(composition, signals, layer.framing, window, is_half=is_half, scale=scale)
@@ -81,7 +81,7 @@ def lower_inverse(context: Context) -> Lowered:
     layer: Any = context.layer(Layer)
     x, composition, window = context.argument(0), Composition(context), _window(context)
     if not isinstance(x, View) or x.dtype != COMPLEX64 or len(x.shape) < 2 or not x.meta.size:
-        raise NotLoweredError("its operand is no spectrum of float32")
+        raise NotLoweredError("its operand is not a complex64 spectrum")
     if isinstance(layer, Istft):
         if layer.return_complex:
             raise NotLoweredError("there is no kernel for complex signals")
@@ -109,7 +109,7 @@ def _window(context: Context) -> Array | None:
     if value is None:
         return None
     if not isinstance(value, np.ndarray) or value.dtype != FLOAT32:
-        raise NotLoweredError("its window is known only in a run, or of another dtype")
+        raise NotLoweredError("its window is known only at run time, or has another dtype")
     return value
 
 
@@ -137,7 +137,7 @@ def _spectrum(
     points = np.diag(framing.window(known, np.dtype(np.float64))) * scale
     matrix = np.fft.rfft(points) if is_half else np.fft.fft(points)
     if count is None or matrix.size * 2 > MOST_PRODUCTS:
-        raise NotLoweredError("numpy transforms so many points faster")
+        raise NotLoweredError("numpy is faster for so many points")
     if framing.margin:
         signals = _longer(composition, signals, framing.margin, framing.pad_mode)
     batch, _ = signals.shape
@@ -167,7 +167,7 @@ def _frames_of(composition: Composition, x: View, framing: Framing, window: Arra
     count = turned.shape[-3]
     batch = math.prod(turned.shape[:-3])
     if 2 * places * size > MOST_PRODUCTS:
-        raise NotLoweredError("numpy transforms so many points faster")
+        raise NotLoweredError("numpy is faster for so many points")
     units = np.eye(places)
     rows = np.stack([units + 0j, 1j * units], 1).reshape(2 * places, places)
     matrix = np.fft.irfft(rows, size) * framing.window(window, np.dtype(np.float64)) * scale

@@ -276,7 +276,7 @@ def part_of(whole: View, meta: Strided) -> View:
     """
     part = whole.derive(meta)
     if part is None or (part.shape[-1] > 1 and part.strides[-1] != 1):
-        raise NotLoweredError("its operands or results do not lie in rows")
+        raise NotLoweredError("the rows of its operands or results are not contiguous")
     return part
 
 

@@ -68,7 +68,7 @@ class Results:
     def allocate(cls, context: Context, names: Sequence[str]) -> Results:
         """Allocate the operator's outputs, which have these names."""
         if len(names) != len(context.op.outputs):
-            raise NotLoweredError("its outputs are not known")
+            raise NotLoweredError("its number of outputs is unusual")
         operands = dict(zip(names, context.op.outputs, strict=True))
         for operand in operands.values():
             computable(context.lowering.spec(operand), context.dtype)

@@ -37,7 +37,7 @@ def _length(composition: Composition, p: float, tree: Expr, axes: Sequence[int] 
     before, mode, after = norm_of(p)
     parts = composition.map(substitute(before, [tree]), *operands)
     if not parts.shape:
-        raise NotLoweredError("its operand is a single number")
+        raise NotLoweredError("its operand is a scalar")
     found = composition.reduce(parts, range(len(parts.shape)) if axes is None else axes, mode)
     return composition.finish(after, composition.as_result(found))
 
@@ -65,7 +65,7 @@ def lower_norm_except_dim(context: Context) -> Lowered:
     layer, x = context.layer(NormExceptDim), context.tensor(0)
     axes = None if layer.dim == -1 else [axis for axis in range(len(x.shape)) if axis != layer.dim]
     if axes == []:
-        raise NotLoweredError("there is no kernel for a reduction of no dimensions")
+        raise NotLoweredError("there is no kernel for a reduction over no dimensions")
     return _length(Composition(context), float(layer.pow), X, axes, x)
 
 
@@ -74,7 +74,7 @@ def lower_linalg_norm(context: Context) -> Lowered:
     """Lower the norm of vectors, or of matrices by the sums of their rows or columns."""
     layer, x, composition = context.layer(LinalgNorm), context.tensor(0), Composition(context)
     if layer.dtype is not None or not x.shape:
-        raise NotLoweredError("there is no kernel for single numbers, or in another dtype")
+        raise NotLoweredError("there is no kernel for scalars, or with another dtype")
     axes = list(checked_axes(layer.dim, len(x.shape))) if layer.dim else list(range(len(x.shape)))
     if not layer.is_of_matrices(len(x.shape)):
         p = 2.0 if layer.ord is None or isinstance(layer.ord, str) else float(layer.ord)
@@ -94,7 +94,7 @@ def lower_cosine_similarity(context: Context) -> Lowered:
     a, b = context.tensor(0), context.tensor(1)
     sizes = broadcast_sizes(a.shape, b.shape)
     if not sizes:
-        raise NotLoweredError("its operands are single numbers")
+        raise NotLoweredError("its operands are scalars")
     axis = checked_axis(layer.dim, len(sizes))
     wide = [derived(each, each.meta.broadcast_to(sizes)) for each in (a, b)]
     lengths = []
@@ -135,7 +135,7 @@ def lower_softmin(context: Context) -> Lowered:
     x, composition = context.tensor(0), Composition(context)
     layer: Any = context.layer(Softmin)
     if not x.shape or layer.dim is None:
-        raise NotLoweredError("its operand is a single number, or its dimension is open")
+        raise NotLoweredError("its operand is a scalar, or its dimension is not known")
     axis = checked_axis(layer.dim, len(x.shape))
     low = composition.reduce(x, [axis], "min")
     powers = composition.map(apply("exp", apply("sub", Y, X)), x, low)
@@ -147,7 +147,7 @@ def _reduced(context: Context) -> tuple[View, list[int], Composition]:
     layer: Any = context.layer(Layer)
     axes = sorted(layer.axes(len(x.shape)))
     if not axes or not x.shape:
-        raise NotLoweredError("there is no kernel for a reduction of no dimensions")
+        raise NotLoweredError("there is no kernel for a reduction over no dimensions")
     return x, axes, Composition(context)
 
 
@@ -169,7 +169,7 @@ def lower_spread_and_mean(context: Context) -> Lowered:
     x, composition = context.tensor(0), Composition(context)
     layer: Any = context.layer(Layer)
     if not x.shape:
-        raise NotLoweredError("its operand is a single number")
+        raise NotLoweredError("its operand is a scalar")
     axes = sorted(checked_axes(layer.dim, len(x.shape))) if layer.dim else list(range(len(x.shape)))
     mean = composition.reduce(x, axes, "mean")
     squares = composition.map(apply("square", apply("sub", X, Y)), x, mean)
@@ -185,7 +185,7 @@ def lower_extremes(context: Context) -> Lowered:
     """Lower the smallest and the largest element."""
     x, layer, composition = context.tensor(0), context.layer(AMinMax), Composition(context)
     if not x.shape:
-        raise NotLoweredError("its operand is a single number")
+        raise NotLoweredError("its operand is a scalar")
     axes = range(len(x.shape)) if layer.dim is None else [checked_axis(layer.dim, len(x.shape))]
     return _pair(composition, composition.reduce(x, axes, "min"), composition.reduce(x, axes, "max"))
 
@@ -193,7 +193,7 @@ def lower_extremes(context: Context) -> Lowered:
 def _pair(composition: Composition, *results: View) -> Lowered:
     outputs = composition.context.op.outputs
     if len(outputs) != len(results):
-        raise NotLoweredError("its results come as a list")
+        raise NotLoweredError("its results are a list")
     views = {operand.name: composition.as_result(view) for operand, view in zip(outputs, results, strict=True)}
     return Lowered(views=views, steps=composition.steps)
 
@@ -211,14 +211,14 @@ def lower_diff(context: Context) -> Lowered:
     """Lower repeated differences of neighbouring elements."""
     x, layer, composition = context.tensor(0), context.layer(Diff), Composition(context)
     if any(context.argument(index) is not None for index in range(1, len(context.bound.positional))):
-        raise NotLoweredError("there is no kernel for a longer axis")
+        raise NotLoweredError("there is no kernel for differences with prepended or appended elements")
     axis = checked_axis(layer.dim, len(x.shape))
     if not 0 < layer.n <= _MOST_DIFFERENCES or layer.n >= x.shape[axis]:
-        raise NotLoweredError("there is no kernel for so many differences, or none")
+        raise NotLoweredError("there is no kernel for this number of differences")
     for turn in range(layer.n):
         moved = x.meta.moveaxis(axis, 0)
         pair = [derived(x, part.moveaxis(0, axis)) for part in (moved[1:], moved[:-1])]
         if turn == layer.n - 1:
             return composition.finish(apply("sub", X, Y), *pair)
         x = composition.map(apply("sub", X, Y), *pair)
-    raise NotLoweredError("there is no difference")
+    raise NotLoweredError("it has no differences")

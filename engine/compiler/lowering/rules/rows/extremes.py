@@ -54,7 +54,7 @@ def lower_extreme(context: Context) -> Lowered:
             return Lowered(views={outputs[0].name: elements}, steps=composition.steps)
         x, composition = context.tensor(0), Composition(context)
         if not x.shape:
-            raise NotLoweredError("its operand is a single number")
+            raise NotLoweredError("its operand is a scalar")
         axes = range(len(x.shape)) if layer.dim is None else [checked_axis(layer.dim, len(x.shape))]
         found = composition.reduce(x, axes, "max" if is_largest else "min")
         return composition.finish(Operand(0), composition.as_result(found))
@@ -74,7 +74,7 @@ def extremes_of(
     spec = context.lowering.spec(context.op.outputs[0])
     sizes = spec.sizes if sizes is None and spec is not None else sizes
     if not x.shape or sizes is None:
-        raise NotLoweredError("its operand is a single number")
+        raise NotLoweredError("its operand is a scalar")
     if x.dtype.name not in TYPES or x.dtype.kind == "b":
         raise NotLoweredError(f"there are no {dtype_name(x.dtype)} kernels")
     rows = composition.rows(x, range(len(x.shape)) if dim is None else [checked_axis(dim, len(x.shape))])
@@ -107,7 +107,7 @@ def lower_onnx_scan(context: Context) -> Lowered:
     layer, axis = context.layer(Layer), context.argument(1)
     assert isinstance(layer, OnnxCumSum | OnnxCumProd)
     if not isinstance(axis, np.ndarray | int) or np.size(axis) != 1:
-        raise NotLoweredError("its axis is known only in a run")
+        raise NotLoweredError("its axis is known only at run time")
     mode: Mode = "sum" if isinstance(layer, OnnxCumSum) else "product"
     return _scanned(context, int(np.reshape(axis, ())), mode, is_reverse=layer.reverse, is_exclusive=layer.exclusive)
 
@@ -117,7 +117,7 @@ def _scanned(
 ) -> Lowered:
     x, spec, composition = context.elements(0), context.lowering.spec(context.op.outputs[0]), Composition(context)
     if not x.shape or spec is None:
-        raise NotLoweredError("its operand is a single number")
+        raise NotLoweredError("its operand is a scalar")
     axis = checked_axis(dim, len(x.shape))
     if x.dtype == FLOAT32 and spec.dtype.kind == "i":  # integers are summed
         whole = row_major(x.shape, spec.dtype)
@@ -139,7 +139,7 @@ def _scanned(
         composition.steps.append(context.copy(x, copied))
         x = copied
     if not target.is_row_major:
-        raise NotLoweredError("its result does not lie in one piece")
+        raise NotLoweredError("the memory of its result is not contiguous")
     if not is_reverse and not is_exclusive:
         return context.lowered(target, *composition.steps, context.step(kernel, x, target))
     total = row_major(spec.sizes, spec.dtype)
@@ -176,7 +176,7 @@ def lower_running_extreme(context: Context) -> Lowered:
     layer: Any = context.layer(Layer)
     x, composition, outputs = context.tensor(0), Composition(context), context.op.outputs
     if not x.shape or len(outputs) != 2:
-        raise NotLoweredError("its operand is a single number, or its results come as a list")
+        raise NotLoweredError("its operand is a scalar, or its results are a list")
     axis = checked_axis(layer.dim, len(x.shape))
     if not x.is_row_major:
         copied = row_major(x.shape, x.dtype)

@@ -92,7 +92,7 @@ def lower_loss(context: Context) -> Lowered:
         return composition.finish(tree, *operands)
     sizes = broadcast_sizes(*(each.shape for each in operands))
     if not sizes:
-        raise NotLoweredError("there is no kernel for a reduction of no dimensions")
+        raise NotLoweredError("there is no kernel for a reduction over no dimensions")
     each = composition.map(tree, *operands)
     total = composition.reduce(each, range(len(sizes)), "sum" if layer.reduction == SUM else "mean")
     return composition.finish(X, composition.as_result(total))

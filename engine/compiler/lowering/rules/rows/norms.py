@@ -36,7 +36,7 @@ def _operand(context: Context) -> tuple[View, list[int]]:
     assert isinstance(layer, Reduction)
     axes = sorted(layer.axes(len(x.shape)))
     if not axes or not x.shape:
-        raise NotLoweredError("there is no kernel for a reduction of no dimensions")
+        raise NotLoweredError("there is no kernel for a reduction over no dimensions")
     return x, axes
 
 
@@ -106,7 +106,7 @@ def lower_normalize(context: Context) -> Lowered:
     """Lower x / max(norm(x), eps) along one axis."""
     x, layer, composition = context.tensor(0), context.layer(Normalize), Composition(context)
     if not x.shape:
-        raise NotLoweredError("its operand is a single number")
+        raise NotLoweredError("its operand is a scalar")
     before, mode, after = norm_of(float(layer.p))
     length = composition.reduce(composition.each(before, x), [checked_axis(layer.dim, len(x.shape))], mode)
     length = composition.map(apply("max", after, layer.eps), length)

@@ -37,7 +37,7 @@ def lower_onnx_batch_norm(context: Context) -> Lowered:
     """Lower batch normalisation, whose statistics come after scale and bias."""
     found = context.layer(OnnxBatchNorm)
     if found.training_mode:
-        raise NotLoweredError("there is no kernel for statistics of the batch")
+        raise NotLoweredError("there is no kernel for training mode")
     layer = BatchNorm(eps=found.epsilon)
     return lower_batch_norm(_as(context, layer, (0, 3, 4, 1, 2)))
 
@@ -54,7 +54,7 @@ def lower_onnx_group_norm(context: Context) -> Lowered:
     """Lower group normalisation with scale and bias of channels."""
     layer, x = context.layer(OnnxGroupNorm), context.tensor(0)
     if any(context.tensor(index).shape != x.shape[1:2] for index in (1, 2)):
-        raise NotLoweredError("there is no kernel for weights of groups")
+        raise NotLoweredError("there is no kernel for one weight a group")
     return lower_group_norm(_as(context, GroupNorm(num_groups=layer.num_groups, eps=layer.epsilon), (0, 1, 2)))
 
 
@@ -70,7 +70,7 @@ def lower_lp_normalization(context: Context) -> Lowered:
     """Lower x divided by the norm of its row, 0 where that is 0."""
     layer, x, composition = context.layer(LpNormalization), context.tensor(0), Composition(context)
     if not x.shape:
-        raise NotLoweredError("its operand is a single number")
+        raise NotLoweredError("its operand is a scalar")
     size = composition.map(apply("abs" if layer.p == 1 else "square", X), x)
     total = composition.reduce(size, [checked_axis(layer.axis, len(x.shape))], "sum")
     length: Expr = Y if layer.p == 1 else apply("sqrt", Y)
@@ -92,7 +92,7 @@ def lower_hardmax(context: Context) -> Lowered:
     """Lower 1 at the first of the largest elements, else 0."""
     x = context.elements(0)
     if not x.shape:
-        raise NotLoweredError("its operand is a single number")
+        raise NotLoweredError("its operand is a scalar")
     axis = checked_axis(context.layer(Hardmax).axis, len(x.shape))
     sizes = [1 if each == axis else size for each, size in enumerate(x.shape)]
     places, _, composition = extremes_of(context, axis, is_largest=True, sizes=sizes)

@@ -46,7 +46,7 @@ def lower_top(context: Context) -> Lowered:
     """Lower the first few sorted elements."""
     layer = context.layer(TopK)
     if len(layer.k) != 1 or layer.k[0] is None:
-        raise NotLoweredError("how many are asked for is known only in a run")
+        raise NotLoweredError("the requested number is known only at run time")
     elements, places, steps = ordered(context, layer.dim, 0, layer.k[0], is_descending=layer.largest)
     return given(context, [elements, places], steps)
 
@@ -56,7 +56,7 @@ def lower_onnx_top(context: Context) -> Lowered:
     """Lower ONNX's top-k; either result may be left out."""
     layer, k = context.layer(OnnxTopK), context.argument(1)
     if not isinstance(k, np.ndarray | int) or np.size(k) != 1:
-        raise NotLoweredError("how many are asked for is known only in a run")
+        raise NotLoweredError("the requested number is known only at run time")
     elements, places, steps = ordered(context, layer.axis, 0, int(np.reshape(k, ())), is_descending=layer.largest)
     results = elements, places
     chosen = present([TensorSpec(each.shape, each.dtype) for each in results], layer.annotations)
@@ -117,7 +117,7 @@ def ordered(
     n, columns = rows.shape
     count = columns if count is None else count
     if not 0 < count <= columns - first or first < 0 or columns > _MOST_COLUMNS:
-        raise NotLoweredError("there is no kernel for none of them, or so many")
+        raise NotLoweredError("there is no kernel for this number of elements")
     if middle != "none" and x.dtype == np.float64:
         raise NotLoweredError("there are no float64 kernels")
     kind = WideSorting if x.dtype.name in WIDE else Sorting
@@ -144,7 +144,7 @@ def sortable(context: Context, index: int = 0) -> View:
     x = context.argument(index)
     x = context.lowering.stored(x) if isinstance(x, np.ndarray) else x
     if not isinstance(x, View) or not x.shape or not x.meta.size or context.lowering.quantises:
-        raise NotLoweredError("its operand is no tensor, a single number, or empty")
+        raise NotLoweredError("its operand is not a tensor, is a scalar, or has no elements")
     if x.dtype.name not in (*SORTED, *WIDE):
         raise NotLoweredError(f"there are no {x.dtype.name} kernels")
     return x
@@ -156,7 +156,7 @@ def given(context: Context, results: Sequence[View], steps: Sequence[KernelStep]
     for output, view in zip(context.op.outputs, results, strict=False):
         spec = context.lowering.spec(output)
         if spec is None or spec.dtype != view.dtype:
-            raise NotLoweredError("its result is known only in a run")
+            raise NotLoweredError("its result is known only at run time")
         views[output.name] = derived(view, view.meta.reshape(spec.sizes))
     return Lowered(views=views, steps=steps)
 
@@ -169,10 +169,10 @@ def lower_quantile(context: Context) -> Lowered:
     """Lower the quantile of every requested share."""
     layer, q, x = context.layer(Quantile), context.argument(1), context.tensor(0)
     if not isinstance(q, float | int | np.ndarray) or layer.ignores_nan or not x.shape:
-        raise NotLoweredError("its shares are known only in a run, or some elements do not count")
+        raise NotLoweredError("its quantiles are known only at run time, or it ignores NaN")
     shares = np.asarray(q, np.float64).reshape(-1)
     if not shares.size or not ((shares >= 0) & (shares <= 1)).all():
-        raise NotLoweredError("it has no shares, or such as there are none")
+        raise NotLoweredError("its quantiles are empty or outside of 0 to 1")
     composition = Composition(context)
     elements, _, steps = ordered(context, layer.dim)
     composition.steps.extend(steps)
@@ -206,7 +206,7 @@ def lower_search(context: Context) -> Lowered:
     """Lower the number of elements of a sorted row before each value."""
     layer = context.layer(SearchSorted)
     if len(context.bound.positional) > 2 and context.argument(2) is not None:
-        raise NotLoweredError("there is no kernel for rows that another tensor sorts")
+        raise NotLoweredError("there is no kernel for searches with a sorter")
     return _searched(context, 0, 1, is_right=layer.right or layer.side == "right")
 
 
@@ -220,10 +220,10 @@ def _searched(context: Context, of_rows: int, of_values: int, *, is_right: bool)
     rows, values = _tensor(context, of_rows), _tensor(context, of_values)
     spec = context.lowering.spec(context.op.outputs[0])
     if spec is None or rows.dtype != values.dtype or not rows.shape:
-        raise NotLoweredError("its operands are of two dtypes, or known only in a run")
+        raise NotLoweredError("its operands have two dtypes, or are known only at run time")
     many = math.prod(rows.shape[:-1]) if len(rows.shape) > 1 else 1
     if len(rows.shape) > 1 and (not values.shape or values.shape[:-1] != rows.shape[:-1]):
-        raise NotLoweredError("its values do not fit")
+        raise NotLoweredError("the shape of its values does not match")
     target = row_major(spec.sizes, spec.dtype)
     kernel = BinarySearch(
         dtype=rows.dtype.name,
@@ -242,7 +242,7 @@ def _tensor(context: Context, index: int) -> View:
     x = context.argument(index)
     x = context.lowering.stored(x) if isinstance(x, np.ndarray) else x
     if not isinstance(x, View) or not x.meta.size or not x.is_row_major or context.lowering.quantises:
-        raise NotLoweredError("an operand is no tensor that lies in one piece")
+        raise NotLoweredError("an operand is not a contiguous tensor")
     if x.dtype.name not in TYPES:
         raise NotLoweredError(f"there are no {dtype_name(x.dtype)} kernels")
     return x
@@ -257,12 +257,12 @@ def lower_histogram(context: Context) -> Lowered:
     """Lower a histogram: every element is compared with the edges of every bin; the last includes both edges."""
     layer, x, composition = context.layer(Histogram), context.tensor(0), Composition(context)
     if layer.min == layer.max:
-        raise NotLoweredError("its interval is that of its values")
+        raise NotLoweredError("its range depends on its values")
     if x.meta.size * layer.bins > _MOST_COMPARISONS:
         raise NotLoweredError("it has too many bins for so many elements")
     edges = np.linspace(layer.min, layer.max, layer.bins + 1).astype(np.float32)
     if not (np.isfinite(edges).all() and (np.diff(edges) > 0).all()):
-        raise NotLoweredError("its bins are too narrow, or too wide")
+        raise NotLoweredError("its bins are too narrow, or infinite")
     low, high = edges[:-1, None], edges[1:, None].copy()
     high[-1] = np.nextafter(high[-1], np.inf, dtype=np.float32)
     is_in = apply("mul", apply("ge", Operand(0), Operand(1)), apply("lt", Operand(0), Operand(2)))

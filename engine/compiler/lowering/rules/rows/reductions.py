@@ -40,7 +40,7 @@ def lower_softmax(context: Context) -> Lowered:
     layer: Any = context.layer(Layer)
     x = context.tensor(0)
     if not context.result_spec.shape:
-        raise NotLoweredError("its operand is a single number")
+        raise NotLoweredError("its operand is a scalar")
     axis = layer.axis(len(x.shape))
     if axis == len(x.shape) - 1 and (lowered := _softmax_and_next(context, x)) is not None:
         return lowered
@@ -56,7 +56,7 @@ def lower_softmax(context: Context) -> Lowered:
     out = target if is_direct else _like(x, axis)
     result = _rows(out, axis)
     if source is None or result is None:
-        raise NotLoweredError("its operand does not lie in rows")
+        raise NotLoweredError("the rows of its operand are not contiguous")
     kernel = Softmax(
         rows=source.shape[0],
         columns=source.shape[1],
@@ -129,7 +129,7 @@ def lower_reduction(context: Context) -> Lowered:
         with suppress(NotLoweredError):  # its slice of a concatenation has gaps
             return _reduced_between(context, x, axes, mode)
     if not axes or not x.shape:
-        raise NotLoweredError("there is no kernel for a reduction of no dimensions")
+        raise NotLoweredError("there is no kernel for a reduction over no dimensions")
     rows, copies = folded_rows(context, x, axes)
     target, flat = _in_rows(context.allocate(is_image=False))
     kernel = RowReduction(
@@ -194,7 +194,7 @@ def _reduced_between(context: Context, x: View, axes: list[int], of: Of) -> Lowe
         steps.append(context.copy(x, copied))
         image = copied.derive(copied.meta.reshape(outer, pixels, channels).transpose(0, 2, 1)[:, :, None, :])
     if image is None:
-        raise NotLoweredError("its operand does not lie in rows")
+        raise NotLoweredError("the rows of its operand are not contiguous")
     result = context.fuse(lambda array: array.reshape(outer, channels)[:, :, None, None], is_image=False)
     kernel = fold_channels(image, result.image, of, context.host, result.epilogue)
     return result.lowered(*steps, result.step(kernel, [image]))

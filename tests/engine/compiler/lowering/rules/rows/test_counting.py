@@ -32,7 +32,7 @@ def test_whole_numbers_from_0_on_are_counted_each() -> None:
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        ({"bins": 4, "min": 0, "max": 0}, "its interval is that of its values"),
+        ({"bins": 4, "min": 0, "max": 0}, "its range depends on its values"),
         ({"bins": 2**20, "min": 0, "max": 1}, "it has too many bins for so many elements"),
     ],
 )
