@@ -45,7 +45,7 @@ class Client:
 
 @contextmanager
 def serving(store: Path, *, wait: bool = True, **settings: Any) -> Iterator[Client]:
-    """A client of an app that serves a store; wait says whether its models are loaded first."""
+    """Return a client of an app that serves a store; wait says whether to wait until models are loaded."""
     with asyncio.Runner() as runner:
         app = create_app(Settings(store=store, **settings))
         lifespan = app.router.lifespan_context(app)

@@ -1,4 +1,4 @@
-"""The zoo: every kind of model behind one app, shared by the tests that only read."""
+"""Fixture: one app with every kind of model, shared by read-only tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings as variables, as a person would write them."""
+"""Settings as environment variables."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from app.settings import Settings, variable
 
 
 def environment(settings: Settings) -> dict[str, str]:
-    """The variables from which ``Settings.from_env`` makes these settings again."""
+    """Return the variables from which ``Settings.from_env`` makes these settings."""
     values = {variable(name): getattr(settings, name) for name in Settings.model_fields}
     return {
         name: ",".join(value) if isinstance(value, tuple) else str(value)

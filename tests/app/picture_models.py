@@ -1,4 +1,4 @@
-"""Small models whose answers are pictures or can be drawn on them, written as file pairs."""
+"""Small models with images as answers or for drawing on images, written as file pairs."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ COLOURS = '["red", "green", "blue"]'
 
 
 def write_segmenter(store: Path, name: str = "colours", config: str = "") -> None:
-    """Pictures of 6x8 (height, width); the class of a pixel is its strongest colour."""
+    """Write a model for images of 6x8 (height, width); the class of a pixel is its strongest colour."""
     text = f'task = "segmentation"\nlabels = {COLOURS}\n{config}'
     write_model(store, name, elementwise("mul(@0,4)", "(1,3,6,8)f32"), config=text)
 
 
 def write_enlarger(store: Path, name: str = "double", config: str = "") -> None:
-    """Pictures of any size; each pixel becomes four of its negative."""
+    """Write a model for images of any size; each pixel becomes four of its negative."""
     lines = [
         "pnnx.Input in0 0 1 0 #0=(?,3,?,?)f32",
         "pnnx.Expression negative 1 1 0 1 expr=sub(1,@0) #0=(?,3,?,?)f32 #1=(?,3,?,?)f32",
@@ -31,7 +31,7 @@ def write_enlarger(store: Path, name: str = "double", config: str = "") -> None:
 
 
 def write_yolo(store: Path, name: str = "yolo", decoder: str = "yolov5", config: str = "") -> None:
-    """Pictures of 32x64 (height, width), letterboxed; whatever they show, a cat twice and a dog."""
+    """Write a model for letterboxed images of 32x64 (height, width) that always finds a cat twice and a dog."""
     rows = np.array(
         [
             [16, 16, 16, 16, 0.9, 1, 0],

@@ -18,7 +18,7 @@ def encoded(image: Image.Image, format: str = "PNG", **options: Any) -> bytes:
 
 
 def gradient(width: int, height: int, mode: str = "RGB") -> Image.Image:
-    """Every pixel its own colour, as far as there are enough."""
+    """Return an image whose pixels differ, as far as there are enough colours."""
     x, y = np.meshgrid(np.arange(width), np.arange(height))
     channels = [x * 255 // max(width - 1, 1), y * 255 // max(height - 1, 1), (x + y) % 256]
     return Image.fromarray(np.stack(channels, -1).astype(np.uint8)).convert(mode)
@@ -41,7 +41,7 @@ def npz(*arrays: np.ndarray, packed: bool = False, **named: np.ndarray) -> bytes
 
 
 def bomb(width: int, height: int) -> bytes:
-    """A PNG that announces many pixels and holds none."""
+    """Return a PNG that announces many pixels and contains none."""
     header = struct.pack(">2I5B", width, height, 8, 2, 0, 0, 0)
     chunks = [(b"IHDR", header), (b"IDAT", zlib.compress(b"")), (b"IEND", b"")]
     return b"\x89PNG\r\n\x1a\n" + b"".join(

@@ -1,4 +1,4 @@
-"""Small models for the service's tests, written as file pairs, and layers that wait or fail on purpose."""
+"""Small models written as file pairs, and layers that wait or fail on purpose."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Turnstile:
         assert self.entered.acquire(timeout=PATIENCE_S), "no run came"
 
     def let_through_until(self, is_over: Callable[[], object]) -> None:
-        """For runs that nobody waits for any more, and that may have been dropped before they came."""
+        """Let cancelled runs through, some of which may never have arrived."""
 
         def passed() -> object:
             if self.entered.acquire(timeout=0):
@@ -67,7 +67,7 @@ TURNSTILE = Turnstile()
 
 @engine.register("test.Wait")
 class Wait(engine.Layer):
-    """Its input, once the turnstile lets it through."""
+    """Layer that returns its input once the turnstile lets it through."""
 
     def infer(self, input: engine.TensorSpec) -> engine.TensorSpec:
         return input
@@ -79,7 +79,7 @@ class Wait(engine.Layer):
 
 @engine.register("test.Fail")
 class Fail(engine.Layer):
-    """Fails on anything that is not all zeros, with a message no client may see."""
+    """Layer that fails unless its input is zeros, with a message that clients must not see."""
 
     def infer(self, input: engine.TensorSpec) -> engine.TensorSpec:
         return input
@@ -94,7 +94,7 @@ def write_model(
     store: Path, name: str, lines: list[str], weights: Mapping[str, NDArray[np.generic]] | None = None,
     config: str | None = None, version: int = 1,
 ) -> None:  # fmt: skip
-    """A model in a store."""
+    """Write a model into a store."""
     folder = store / name / str(version)
     folder.mkdir(parents=True)
     pair(folder, lines, {key: array.tobytes() for key, array in (weights or {}).items()})
@@ -103,7 +103,7 @@ def write_model(
 
 
 def elementwise(expression: str, *shapes: str) -> list[str]:
-    """A model of one expression; shapes as the file has them, such as "(1,3)f32"; the output has the first."""
+    """Return a model of one expression; shapes as in the file, such as "(1,3)f32"; the output has the first."""
     count = len(shapes)
     inputs = [f"pnnx.Input in{i} 0 1 {i} #{i}={shape}" for i, shape in enumerate(shapes)]
     operands = " ".join(str(i) for i in range(count))
@@ -115,7 +115,7 @@ def elementwise(expression: str, *shapes: str) -> list[str]:
 
 
 def through(type: str, shape: str) -> list[str]:
-    """A model of one operator that keeps the shape."""
+    """Return a model of one operator that keeps the shape."""
     return [
         f"pnnx.Input in0 0 1 0 #0={shape}",
         f"{type} op 1 1 0 1 #0={shape} #1={shape}",
@@ -124,7 +124,7 @@ def through(type: str, shape: str) -> list[str]:
 
 
 def write_classifier(store: Path, name: str = "shades", config: str | None = None, version: int = 1) -> None:
-    """Grey pictures of 2x2; the score of class i is 10 times pixel i, of the first three."""
+    """Write a model for grey images of 2x2; the score of class i is 10 times pixel i, for the first three."""
     lines = [
         "pnnx.Input in0 0 1 0 #0=(1,1,2,2)f32",
         "torch.flatten flat 1 1 0 1 end_dim=-1 start_dim=1 $input=0 #0=(1,1,2,2)f32 #1=(1,4)f32",
@@ -139,7 +139,7 @@ def write_classifier(store: Path, name: str = "shades", config: str | None = Non
 
 
 def write_detector(store: Path, name: str = "boxes", config: str = "") -> None:
-    """Pictures of 4x8 (height, width); whatever they show, three anchors: two boxes overlap, one is background."""
+    """Write a model for images of 4x8 (height, width) with three anchors: two boxes overlap, one is background."""
     scores = np.array([[0.1, 0.9], [0.2, 0.8], [0.95, 0.05]], F32)
     boxes = np.array([[0.25, 0.5, 0.5, 1.0], [0.25, 0.5, 0.5, 0.9], [0, 0, 1, 1]], F32)
     lines = ["pnnx.Input in0 0 1 0 #0=(1,3,4,8)f32",
@@ -160,9 +160,9 @@ def write_detector(store: Path, name: str = "boxes", config: str = "") -> None:
 
 
 def write_zoo(store: Path, *, with_failing: bool = True) -> None:
-    """One model of every kind the tests speak to.
+    """Write one model of every kind that the tests use.
 
-    with_failing: also the one whose layer another process does not have.
+    with_failing: also the one whose layer other processes lack.
     """
     write_classifier(store)
     write_detector(store)

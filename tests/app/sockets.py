@@ -1,4 +1,4 @@
-"""A server in a thread of this process, and clients that speak to its socket byte by byte."""
+"""A server in a thread of this process, and clients that write to its socket byte by byte."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LIVE = b"GET /health/live HTTP/1.1\r\n" + HOST + b"\r\n"
 
 
 class Front:
-    """A server that listens."""
+    """Listening server."""
 
     def __init__(self, server: Server, port: int) -> None:
         self.server = server
@@ -37,7 +37,7 @@ class Front:
         return made
 
     def ask(self, *pieces: bytes) -> list[tuple[int, dict[str, str], Any]]:
-        """All answers to what is sent on one connection, until the server ends it or falls silent."""
+        """Return all answers on one connection, until the server closes it or is silent."""
         with self.connect() as connection:
             return answers(send(connection, *pieces))
 
@@ -51,12 +51,12 @@ class Front:
 
     @property
     def open(self) -> int:
-        """Connections the server has, once those that are being closed are gone."""
+        """Return the number of connections, after those being closed are gone."""
         return len(self.server.server_state.connections)
 
 
 def send(connection: socket.socket, *pieces: bytes) -> bytes:
-    """What the server answers to these pieces, up to the end of the connection."""
+    """Return everything that the server sends until it closes the connection."""
     try:
         for piece in pieces:
             connection.sendall(piece)
@@ -76,7 +76,7 @@ def drain(connection: socket.socket) -> bytes:
 
 
 def answers(received: bytes) -> list[tuple[int, dict[str, str], Any]]:
-    """Status, headers and JSON of each answer; fails where there is anything else."""
+    """Return status, headers and JSON of each answer; fail on anything else."""
     found = []
     while received:
         head, _, received = received.partition(b"\r\n\r\n")

@@ -1,4 +1,4 @@
-"""The table from errors to statuses is complete, and every error has one shape."""
+"""Tests that the table of engine errors is complete, and that all errors have one form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a list of keys may look like, and that nothing of a key comes out again."""
+"""Tests of lists of keys, and that nothing of a key is revealed."""
 
 from __future__ import annotations
 

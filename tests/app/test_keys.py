@@ -1,4 +1,4 @@
-"""Keys of a file: read again when it changes, kept when it is no good, and what is said of who may read it."""
+"""Tests of key files: read again on changes, kept if invalid, and warnings about permissions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client may send is read in time that grows with its length, whatever it is made of.
+"""Tests that parsing takes time linear in the length of a body.
 
 The test compares the CPU time of a text with that of one sixteen times as long. A reader with quadratic cost takes 256
 times as long for it; the bound of 64 leaves room for the page faults and cache misses of a busy machine.

@@ -1,4 +1,4 @@
-"""Settings: where they come from, and that each has an effect."""
+"""Tests of settings: their sources, and that each has an effect."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_what_is_passed_wins_over_the_environment_and_none_passes_nothing() -> N
 
 
 def write_config(tmp_path: Path, text: str) -> dict[str, str]:
-    """A file of settings, and the environment that names it."""
+    """Write a settings file, and return the environment that names it."""
     (tmp_path / "serve.toml").write_text(text)
     return {"PNNX_SERVE_CONFIG": str(tmp_path / "serve.toml")}
 
@@ -157,7 +157,7 @@ def test_the_variables_kubernetes_makes_for_a_service_of_this_name_are_not_ours(
 
 
 def two(store: Path, **settings: Any) -> dict[str, Any]:
-    """The rows of /models for a store of two classifiers."""
+    """Return the rows of /models for a store of two classifiers."""
     write_classifier(store, "first")
     write_classifier(store, "second")
     with serving(store, **settings) as client:
@@ -194,7 +194,7 @@ def test_setting_backend_is_handed_to_the_engine(tmp_path: Path) -> None:
 
 
 def convolving(store: Path) -> None:
-    """A convolution large enough for Winograd's algorithm to be worth its while."""
+    """Write a convolution that is large enough for Winograd's algorithm."""
     params = "bias=False in_channels=32 out_channels=32 kernel_size=(3,3) stride=(1,1) padding=(1,1) dilation=(1,1)"
     lines = through("nn.Conv2d", "(1,32,28,28)f32")
     lines[1] += f" {params} groups=1 padding_mode=zeros @weight=(32,32,3,3)f32"
@@ -202,7 +202,7 @@ def convolving(store: Path) -> None:
 
 
 def compiler(store: Path, **settings: Any) -> dict[str, Any]:
-    """What GET /graph says of how the model was compiled."""
+    """Return what GET /graph reports about the compilation of the model."""
     with serving(store, **settings) as client:
         found: dict[str, Any] = client.get("/graph").json()["compiler"]
     return found

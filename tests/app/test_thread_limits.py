@@ -1,4 +1,4 @@
-"""How many threads: affinity, quota and setting, as Linux says them."""
+"""Tests of the number of threads: affinity, quota and setting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the protocol's tests run: a model whose file gives its ports names, and one of every dtype."""
+"""Models of the protocol's tests: one with named ports, and one of every dtype."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LABELS = [f"label{index}" for index in range(16)]
 
 
 def write_simple(store: Path) -> None:
-    """The model of the protocol's recorded exchanges: INPUT0 + 1."""
+    """Write the model of the protocol's recorded exchanges: INPUT0 + 1."""
     lines = [
         "pnnx.Input INPUT0 0 1 INPUT0 #INPUT0=(?,16)f32",
         "pnnx.Expression expr 1 1 INPUT0 OUTPUT0 expr=add(@0,1) #INPUT0=(?,16)f32 #OUTPUT0=(?,16)f32",
@@ -25,7 +25,7 @@ def write_simple(store: Path) -> None:
 
 
 def write_v2_zoo(store: Path) -> None:
-    """Every model of the protocol's tests."""
+    """Write all models of the protocol's tests."""
     write_simple(store)
     write_classifier(store)
     write_detector(store)

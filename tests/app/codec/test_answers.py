@@ -1,4 +1,4 @@
-"""Tensors in answers."""
+"""Tests of tensors in answers."""
 
 from __future__ import annotations
 

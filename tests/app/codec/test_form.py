@@ -1,4 +1,4 @@
-"""Forms: httpx writes them, so that the parser is not its own judge."""
+"""Tests of forms, written by httpx so that the parser is not tested against itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bounds on what a long JSON text holds: what is within them is read as ever, what is beyond is refused."""
+"""Tests of the limits of long JSON texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Long lists of numbers, read in pieces with the extra [fast] and without. The oracle: orjson on the whole."""
+"""Tests of long lists of numbers, with and without the extra [fast], against orjson on the whole text."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ others = st.one_of(st.none(), st.booleans(), st.sampled_from(["NaN", "", 'x"y', 
 
 
 def spelt(value: Any, draw: Any) -> str:
-    """JSON with blanks here and there."""
+    """Return JSON with blanks in random places."""
     text = json.dumps(value, separators=draw(st.sampled_from([(",", ":"), (", ", ": "), ("\n,\t", "\r:\n")])))
     return text if draw(st.booleans()) else text.replace("[", "[ ").replace("]", "\n]").replace("}", " }")
 
 
 @st.composite
 def tensors(draw: Any) -> Any:
-    """Evenly nested lists of numbers, mostly."""
+    """Generate evenly nested lists of numbers, with exceptions."""
     kind = draw(st.sampled_from([numbers, st.integers(-300, 300), st.floats(-1e3, 1e3)]))
     value: Any = draw(st.lists(kind, min_size=1, max_size=4))
     for _ in range(draw(st.integers(0, 3))):
@@ -62,7 +62,7 @@ def tensors(draw: Any) -> Any:
 
 @st.composite
 def texts(draw: Any) -> bytes:
-    """Bodies, some of them no JSON or with a key twice."""
+    """Generate bodies, some of them invalid JSON or with a repeated key."""
     tensor = spelt(draw(tensors()), draw)
     inputs = draw(
         st.sampled_from(

@@ -1,4 +1,4 @@
-"""JSON values to tensors: the model's dtype rules."""
+"""Tests of the conversion of JSON values to tensors by the model's dtype."""
 
 from __future__ import annotations
 

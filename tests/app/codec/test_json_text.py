@@ -1,4 +1,4 @@
-"""JSON bytes to values: what is refused, and how it is said."""
+"""Tests of JSON parsing: refusals and their messages."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_nesting_is_measured_as_a_parser_would(tree: object, indent: int | None,
 
 
 def counted(value: object) -> tuple[int, int, int, int]:
-    """Values, lists, objects and strings of a document, its keys among them."""
+    """Return the numbers of values, lists, objects and strings in a document, keys included."""
     if isinstance(value, dict):
         inside, own = [*value.values()], (1, 0, 1, len(value))
     elif isinstance(value, list):

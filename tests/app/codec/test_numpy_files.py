@@ -1,4 +1,4 @@
-""".npy and .npz bodies: numpy's own writer is the oracle."""
+"""Tests of .npy and .npz bodies, with numpy's writer as reference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server of the protocol's models on a socket, and a client that others wrote."""
+"""Fixtures: a server of the protocol's models on a socket, and a third-party client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls with messages made by hand, or with any bytes at all."""
+"""Calls with handmade messages or arbitrary bytes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def channel(front: Front, *options: tuple[str, Any]) -> Iterator[grpc.Channel]:
 
 
 def call(made: grpc.Channel, method: str, message: Any, **more: Any) -> Any:
-    """What a method answers, as the message that a client knows; message: one, or bytes."""
+    """Return the answer of a method as the client's message class; message may be bytes."""
     data = message if isinstance(message, bytes) else message.SerializeToString()
     path = method if method.startswith("/") else SERVICE + method
     answer = made.unary_unary(path)(data, **{"timeout": PATIENCE_S, **more})
@@ -35,7 +35,7 @@ def call(made: grpc.Channel, method: str, message: Any, **more: Any) -> Any:
 
 
 def refused(made: grpc.Channel, method: str, message: Any, **more: Any) -> tuple[str, str]:
-    """How a call is refused: its code, and what is said."""
+    """Return code and message of a refused call."""
     try:
         answer = call(made, method, message, **more)
     except grpc.RpcError as exc:

@@ -1,4 +1,4 @@
-"""Which key is good for which method; who is let in without one."""
+"""Tests of the keys that each method needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client that others wrote, with threads and with asyncio."""
+"""Tests with a third-party client, with threads and with asyncio."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients that send anything, too much, or nothing, and go away."""
+"""Tests of clients that send garbage, too much or nothing, or disconnect."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ GOOD = request("one", [bytes(8)], inputs=[tensor("in0", "FP32", (1, 2))])
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
-    """A server of little room."""
+    """Start a server with small limits."""
     store = tmp_path_factory.mktemp("hostile")
     write_model(store, "one", elementwise("add(@0,1)", "(?,2)f32"))
     write_model(store, "gate", through("test.Wait", "(?,2)f32"))

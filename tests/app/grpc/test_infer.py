@@ -1,4 +1,4 @@
-"""ModelInfer: every form of a tensor, there and back, and every refusal."""
+"""Tests of ModelInfer: every form of a tensor, and every refusal."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def made(front: Front) -> Iterator[grpc.Channel]:
 
 
 def received(answer: Any) -> dict[str, np.ndarray[Any, Any]]:
-    """The outputs of an answer that has bytes."""
+    """Return the outputs of an answer with raw bytes."""
     assert len(answer.outputs) == len(answer.raw_output_contents)
     assert not any(each.HasField("contents") for each in answer.outputs)
     rows = zip(answer.outputs, answer.raw_output_contents, strict=True)

@@ -1,4 +1,4 @@
-"""Everything that is asked for besides inference says what HTTP says."""
+"""Tests that all methods besides inference return the same as HTTP."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def http(front: Front) -> Iterator[httpx.Client]:
 
 
 def said(message: Any) -> Any:
-    """As JSON would say it, whose numbers of 64 bits are numbers."""
+    """Return a message as JSON, with 64-bit integers as numbers."""
     return _numbers(MessageToDict(message, preserving_proto_field_name=True))
 
 
 def _filled(value: Any) -> Any:
-    """Without what is nought, false or empty, which messages leave out, and JSON may have."""
+    """Return JSON without zeros, false and empty values, which messages omit."""
     if isinstance(value, dict):
         found = {key: _filled(item) for key, item in value.items()}
         return {key: item for key, item in found.items() if item}

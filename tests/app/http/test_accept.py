@@ -1,4 +1,4 @@
-"""Content negotiation by the rules of RFC 9110."""
+"""Tests of content negotiation (RFC 9110)."""
 
 from __future__ import annotations
 

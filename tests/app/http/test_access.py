@@ -1,4 +1,4 @@
-"""Who gets an answer, and what the others are told."""
+"""Tests of access control: which requests are answered, and how others are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays and JSON that no model was made for, over HTTP: an answer, or a 4xx that says what is wrong."""
+"""Property tests over HTTP: arbitrary arrays and JSON get an answer, or a 4xx with a reason."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def stored() -> Iterator[Client]:
 
 
 def check(answer: httpx.Response, sent: object) -> None:
-    """The claim of every test here."""
+    """Check that a request is answered or refused with a reason."""
     if answer.status_code == 200:
         return
     assert 400 <= answer.status_code < 500, f"{sent}: {answer.status_code} {answer.text[:400]}"
@@ -46,7 +46,7 @@ def check(answer: httpx.Response, sent: object) -> None:
 
 
 def nested(rng: random.Random, depth: int = 0) -> str:
-    """JSON of any nesting."""
+    """Generate JSON of any nesting."""
     if depth > 3 or rng.random() < 0.3:
         return rng.choice(ITEMS)
     return f"[{', '.join(nested(rng, depth + 1) for _ in range(rng.randrange(4)))}]"

@@ -1,4 +1,4 @@
-"""Requests that cannot be answered: the status, the code and the words for each."""
+"""Tests of invalid requests: status, code and message of each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FORM = "multipart/form-data; boundary=x"
 
 @dataclass(frozen=True, kw_only=True)
 class Bad:
-    """One request and what it gets; message is how the message begins."""
+    """Request with its expected answer; message is the beginning of the expected message."""
 
     path: str
     body: bytes = b""

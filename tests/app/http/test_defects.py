@@ -1,4 +1,4 @@
-"""A defect of the compiler is logged with its operator, counted and listed; it never hides behind the reference."""
+"""Tests that compiler defects are logged with their operator, counted and listed, not hidden by the reference."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def faulty_rule(*_: object) -> None:
 
 @pytest.fixture(params=["rule", "kernel", "plan"])
 def defect(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str, str]:
-    """A compiler with a defect, and how that is listed: operator, type and error."""
+    """Inject a defect into the compiler, and return its row: operator, type and error."""
     operator = ("soft", "F.softmax")
     if request.param == "rule":
         monkeypatch.setitem(KERNEL_RULES, Softmax, faulty_rule)

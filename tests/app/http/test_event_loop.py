@@ -1,7 +1,7 @@
-"""The health is answered while a long JSON body is read, whatever that holds.
+"""Tests that the health is answered while a long JSON body is parsed.
 
-What is measured is the processor's time that this process takes between one answer and the next, not the clock's: other
-processes of the machine do not count. One of several attempts in which no pause was long shows that nothing has to be.
+They measure the CPU time that this process takes between two answers, so that other processes do not count. One
+attempt of several without a long pause is enough to show that no pause is necessary.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ V2_BODIES = {
 
 @pytest.fixture(scope="module", autouse=True)
 def turns() -> Iterator[None]:
-    """Threads take turns as they do in the server's process (app/process/server.py)."""
+    """Set the thread switch interval of the server's process (app/process/server.py)."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(0.0005)
     yield

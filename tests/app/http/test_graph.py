@@ -1,4 +1,4 @@
-"""GET /graph: the engine's description in every format, and what was measured."""
+"""Tests of GET /graph in every format, and of measured times."""
 
 from __future__ import annotations
 

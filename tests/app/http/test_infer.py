@@ -1,4 +1,4 @@
-"""POST /infer with everything it takes: the answers."""
+"""Tests of POST /infer with all accepted bodies."""
 
 from __future__ import annotations
 

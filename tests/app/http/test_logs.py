@@ -1,4 +1,4 @@
-"""What is logged of a request, and what its answer says of it: model, sizes, times, its id, its trace; no payloads."""
+"""Tests of log lines and response headers of requests: model, sizes, times, id and trace, but no payloads."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
 
 class Lines(logging.Handler):
-    """Every line as it would be written: the ids are those of when it was logged."""
+    """Handler that formats every line at once, with the ids of that time."""
 
     def __init__(self) -> None:
         super().__init__()

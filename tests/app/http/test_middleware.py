@@ -1,4 +1,4 @@
-"""The outermost layer: ids, HEAD, and the last word on errors."""
+"""Tests of the outermost middleware: ids, HEAD, and unexpected errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One set of names for inputs and outputs, the file's, in every route; in0 and out0 are aliases."""
+"""Tests that all routes use the file's names of inputs and outputs, with in0 and out0 as aliases."""
 
 from __future__ import annotations
 

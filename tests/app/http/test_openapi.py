@@ -1,4 +1,4 @@
-"""The OpenAPI document: complete, and every example of it works."""
+"""Tests that the OpenAPI document is complete and its examples work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which Host and Origin headers a server without keys takes: those that no web page of a stranger can bring."""
+"""Tests of the Host and Origin headers that a server without keys accepts."""
 
 from __future__ import annotations
 

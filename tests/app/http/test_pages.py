@@ -1,4 +1,4 @@
-"""Pages for people: they work where there is no internet, and may ask nobody but this server."""
+"""Tests that pages work without internet access and load nothing from other hosts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PAGES = ("/", "/docs")
 
 
 def parts(zoo: Client, page: str) -> set[str]:
-    """What a page loads by itself."""
+    """Return the files that a page loads."""
     text = zoo.get(page).text
     found = re.findall(r"<(?:script|img|iframe)[^>]* src=\"([^\"]+)\"|<link[^>]* href=\"([^\"]+)\"", text)
     return {urljoin(page, one or other) for one, other in found if not (one or other).startswith("data:")}

@@ -1,4 +1,4 @@
-"""POST /infer where what comes back is a picture, or is drawn on one."""
+"""Tests of POST /infer with images as answers."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_every_answer_has_the_documented_shape(gallery: Client, model: str, coun
 
 
 def halves() -> Image.Image:
-    """Left red, right blue, twice the network's size and more."""
+    """Return an image with a red left and a blue right half, more than twice the network's size."""
     image = Image.new("RGB", (32, 12), (200, 0, 0))
     image.paste((0, 0, 200), (16, 0, 32, 12))
     return image

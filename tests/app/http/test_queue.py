@@ -1,4 +1,4 @@
-"""What clients see of the queue: how long they may wait, when they are refused; light requests need no thread."""
+"""Tests of the queue as clients see it: waits, refusals, and light requests without threads."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ V2 = {"inputs": [{"name": "in0", "shape": [1, 3], "datatype": "FP32", "data": [1
 
 @pytest.fixture
 def threads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Where models have run."""
+    """Record the threads that models run in."""
     found: list[str] = []
     run = Model.run
 
@@ -36,7 +36,7 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def quick(client: Client, name: str) -> None:
-    """As if it had been measured on a machine with nothing else to do."""
+    """Set step times as measured on an idle machine."""
     model = client.plane.store.version(name).model
     assert model is not None
     model.inline_policy.run_s = model.inline_policy.rest_s = 0.0
@@ -96,7 +96,7 @@ def test_light_v2_requests_are_run_without_a_thread(tmp_path: Path, threads: lis
 
 
 def busy(client: Client, path: str, **more: Any) -> Any:
-    """What is answered while a run is held of a model that takes a minute."""
+    """Return the answer to a request while a run of a slow model is held."""
 
     async def test() -> Any:
         scheduler = client.plane.store.version("one").scheduler

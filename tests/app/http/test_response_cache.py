@@ -1,4 +1,4 @@
-"""Answers that are kept, as clients meet them: the same as computed ones, told as such, and gone with their model."""
+"""Tests of cached answers over HTTP: equal to computed ones, marked as hits, and dropped with their model."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 @pytest.fixture
 def runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The models that have run, in order."""
+    """Record the models that run, in order."""
     seen: list[str] = []
     run = Model.run
 
@@ -141,7 +141,7 @@ def test_what_a_task_makes_of_kept_outputs_is_what_it_makes_of_computed_ones(
 
 
 def told(answer: httpx.Response) -> bytes:
-    """All of an answer but its times."""
+    """Return all of an answer except its times."""
     if answer.headers["content-type"] != "application/json":
         return answer.content
     return json.dumps({key: value for key, value in answer.json().items() if key != "timing"}).encode()
@@ -195,7 +195,7 @@ def test_an_unloaded_model_gives_its_memory_back(client: Client) -> None:
 
 @pytest.fixture
 def computed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The items of every run of the network."""
+    """Record the items of every run of the network."""
     seen: list[int] = []
     run = Batcher.run
 
@@ -208,7 +208,7 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def together(client: Client, values: list[int], leaves: int | None = None) -> list[httpx.Response]:
-    """What is answered to requests that all wait before the first one runs; one of them goes away."""
+    """Return the answers to requests that all wait before the first runs; the client of one leaves."""
 
     async def ask() -> list[httpx.Response]:
         scheduler = client.plane.store.version("one").scheduler
@@ -231,7 +231,7 @@ def together(client: Client, values: list[int], leaves: int | None = None) -> li
 
 @pytest.fixture
 def alone(tmp_path: Path) -> Iterator[Client]:
-    """A model whose runs nobody shares."""
+    """Serve a model with batching disabled."""
     write_model(tmp_path, "one", ONE, config=f"{CACHE}[batching]\nenabled = false\n")
     with serving(tmp_path) as client:
         yield client

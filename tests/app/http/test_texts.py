@@ -1,4 +1,4 @@
-"""Texts in and out, as models that prepare their own input have them: in JSON, as BYTES, in files, and kept."""
+"""Tests of string inputs and outputs: in JSON, as BYTES, in files, and cached."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_texts_are_called_strings_in_descriptions_and_messages(texts: Client) ->
 
 
 def test_answers_that_are_kept_are_kept_by_what_texts_say(texts: Client) -> None:
-    """Not by where they lie, and not by all of them joined."""
+    """Compare texts by content, not by identity or by their concatenation."""
     for who in (["ab", "c"], ["a", "bc"], ["ab", "c"]):
         assert said(texts, list(who)).json()["outputs"]["said"]["data"] == [f"{each}!" for each in who]
 
@@ -92,7 +92,7 @@ def test_the_protocol_calls_them_bytes(texts: Client) -> None:
 
 
 def test_what_a_file_calls_its_sizes_stands_in_the_configuration(texts: Client) -> None:
-    """Where the protocol itself has a -1 alone."""
+    """Check the names of dynamic sizes in the configuration, where the protocol only has -1."""
     config = texts.get("/v2/models/greet/config").json()
     assert config["input"][0]["dims"] in ([-1], [])
     assert config["parameters"]["shape.who"] == {"string_value": "[n]"}

@@ -1,4 +1,4 @@
-"""POST /models/{name}/tune and /compare: who may, what is refused, one at a time, and over when nobody listens."""
+"""Tests of POST /models/{name}/tune and /compare: access, refusals, one at a time, and cancellation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is set aside is looked at no more, and is freed all the same when it is asked for."""
+"""Tests of freezing the heap: frozen objects are not visited, and are still freed on request."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Work: TypeAlias = Callable[[], None]
 
 
 class Ring:
-    """Refers to itself, as a graph does."""
+    """Object that refers to itself."""
 
     def __init__(self) -> None:
         self.me = self
@@ -26,7 +26,7 @@ class Ring:
 
 @pytest.fixture(scope="module")
 def alone() -> Iterator[Callable[[Work], None]]:
-    """Has something done in a process that holds little: here, all tests would be looked through again and again."""
+    """Run work in a process with few objects, since collections of the test process are slow."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         yield lambda work: pool.submit(begun_anew, work).result(PATIENCE_S)
 

@@ -1,4 +1,4 @@
-"""Memory that large requests took goes back to the system, whichever threads worked for them."""
+"""Tests that memory of large requests is returned to the system, whichever threads used it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What requests may hold together: charged before it is made, given back when the last thread is done."""
+"""Tests of the memory budget: charged before allocation, released when the last thread is done."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_the_budget_is_a_share_of_what_there_is_and_shared_by_workers(monkeypatc
 
 @pytest.mark.parametrize("unit", [b"[]", b"[[[]]]", b"1", b"1.5", b"{}", b'{"a":1}', b'""', b"[1,2]", b"null"])
 def test_a_jsons_cost_is_counted_whatever_it_is_made_of(unit: bytes) -> None:
-    """The figures are of what orjson and numpy were seen to take; a list is 56 bytes and a place in another."""
+    """Compare with the measured memory of orjson and numpy; a list is 56 bytes and a reference from another."""
     count = 1000
     budget = MemoryBudget(10**9)
     with budget.open():
@@ -266,7 +266,7 @@ PADDED = [
 
 @pytest.mark.parametrize("backend", ["reference", "auto"])
 def test_what_values_ask_for_is_charged_before_it_is_made(backend: str, tmp_path: Path) -> None:
-    """How large the result of a padding is, its amounts say, which come with the request."""
+    """Pad by amounts in the request, which determine the size of the result."""
     folder = tmp_path / "padded" / "1"
     folder.mkdir(parents=True)
     (folder / "model.pnnx.param").write_bytes(param(PADDED))

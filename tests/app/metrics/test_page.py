@@ -1,4 +1,4 @@
-"""GET /metrics: what Prometheus' own parser reads from it is what happened."""
+"""Tests of GET /metrics with Prometheus' own parser."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def families(client: Client) -> dict[str, Metric]:
 
 
 def value(client: Client, sample: str, **labels: str) -> float:
-    """The one sample with at least these labels."""
+    """Return the only sample with at least these labels."""
     (found,) = [
         each.value
         for family in families(client).values()
@@ -136,7 +136,7 @@ def test_a_scrape_is_answered_while_every_thread_is_at_work_and_tells_what_waits
 
 
 def series(page: str, model: str) -> list[str]:
-    """The series of a model, as Prometheus keeps them."""
+    """Return the lines of a model in a page."""
     return [line for line in page.splitlines() if f'model="{model}"' in line]
 
 

@@ -1,4 +1,4 @@
-"""Several workers as one: whoever is asked tells of all, and what was counted is never taken back."""
+"""Tests of metrics of several workers: any worker reports all, and counters never decrease."""
 
 from __future__ import annotations
 

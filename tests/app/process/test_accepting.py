@@ -1,4 +1,4 @@
-"""Connections come in as fast as clients come, however long a turn of the loop takes."""
+"""Tests that connections are accepted quickly even if iterations of the event loop are long."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the server prints at the start."""
+"""Tests of the text printed at the start."""
 
 from __future__ import annotations
 

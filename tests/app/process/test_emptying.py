@@ -1,4 +1,4 @@
-"""Between SIGTERM and the end of the port: every answer is the last one of its connection."""
+"""Tests of draining: between SIGTERM and closing the port every answer is the last of its connection."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_kept_connections_are_given_up_with_an_answer_and_not_in_the_midst(tmp_p
 
 
 def receive(connection: object) -> bytes:
-    """One answer, as long as it says."""
+    """Return one answer, by its Content-Length."""
     received = b""
     while b"\r\n\r\n" not in received:
         received += connection.recv(1 << 16)  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""gRPC in the real thing: processes, signals, certificates."""
+"""Tests of gRPC with real processes, signals and certificates."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_setting_grpc_port_is_where_calls_come_in_and_those_that_run_at_the_end_
 
 
 def at_work(server: Process, model: str) -> int:
-    """Requests that a model has taken and not answered."""
+    """Return the number of a model's requests that are not answered."""
     row = httpx.get(f"{server.url}/models/{model}", timeout=PATIENCE_S).json()["versions"][0]
     return int(row["running"] + row["queued"])
 

@@ -1,4 +1,4 @@
-"""Metrics that a worker leaves for the other workers."""
+"""Tests of publishing metrics for other workers."""
 
 from __future__ import annotations
 

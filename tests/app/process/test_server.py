@@ -1,4 +1,4 @@
-"""The real thing: a server process, sockets, signals, and clients that do not know it is a test."""
+"""Tests of a real server process with sockets and signals."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PAUSE_S = 0.05
 
 
 class Process:
-    """A server in a process of its own; its banner has been printed."""
+    """Server in a process of its own, whose banner has been printed."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
@@ -51,7 +51,7 @@ class Process:
         self._process.send_signal(number)
 
     def wait(self) -> tuple[int, str]:
-        """The exit status and what was logged."""
+        """Return the exit status and the log."""
         _, log = self._process.communicate(timeout=PATIENCE_S)
         return self._process.returncode, log
 
@@ -61,7 +61,7 @@ class Process:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where it listens."""
+        """Return the address it listens on."""
         host, _, port = self.url.rpartition("/")[2].partition(":")
         return host, int(port)
 
@@ -90,7 +90,7 @@ def store(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def tasks(store: Path) -> Path:
-    """The store with models of pictures as well."""
+    """Add a classifier and a detector to the store."""
     write_classifier(store)
     write_detector(store)
     return store
@@ -116,7 +116,7 @@ def test_good_and_bad_clients_at_once_each_get_their_own_answer(tasks: Path) -> 
         return bool(answer["predictions"][0]["box"] == [20, 40, 40, 80])
 
     def rude(index: int) -> bool:
-        """Announces a body and goes away in the middle of it."""
+        """Announce a body and disconnect in the middle of it."""
         with socket.create_connection(server.address) as connection:
             connection.sendall(b"POST /infer?model=one HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\n{")
         return True
@@ -166,7 +166,7 @@ def test_the_banners_curl_line_works_as_pasted(tasks: Path) -> None:
 
 
 def write_slow_model(store: Path, steps: int) -> bytes:
-    """A model of many steps, each some ten milliseconds long, and an input for it."""
+    """Write a model of many steps of some ten milliseconds each, and return an input for it."""
     shape = "(?,1000000)f32"
     lines = [f"nn.Tanh step{i} 1 1 {i} {i + 1} #{i}={shape} #{i + 1}={shape}" for i in range(steps)]
     ends = f"pnnx.Input in0 0 1 0 #0={shape}", f"pnnx.Output out 1 0 {steps} #{steps}={shape}"
@@ -175,7 +175,7 @@ def write_slow_model(store: Path, steps: int) -> bytes:
 
 
 def write_gate(store: Path) -> dict[str, Any]:
-    """A model whose runs wait for a file called open, and settings to serve it with."""
+    """Write a model whose runs wait for a file called open, and return settings to serve it."""
     (store / "gate.py").write_text(
         "import pathlib, time\n"
         "import engine\n"
@@ -239,7 +239,7 @@ def test_a_client_that_goes_away_frees_its_place(store: Path) -> None:
 
 
 def children(server: Process) -> list[int]:
-    """The workers, without what multiprocessing starts for itself."""
+    """Return the workers, without processes that multiprocessing starts for itself."""
 
     def is_worker(pid: str) -> bool:
         with suppress(FileNotFoundError, ProcessLookupError):  # it may end between being listed and being looked at
@@ -271,7 +271,7 @@ def test_setting_workers_answers_from_several_processes_and_one_in_place_of_anot
     (store / "broken" / "1" / "model.pnnx.param").write_text("no such magic")
 
     def ask(_: int) -> int | None:
-        """The process of one answer on a connection of its own; None where its worker was killed."""
+        """Return the process that answers on a new connection, or None if its worker was killed."""
         connection = HTTPConnection(*server.address, timeout=PATIENCE_S)
         with closing(connection), suppress(OSError, HTTPException):
             connection.request("POST", "/models/who/infer", b'{"inputs": [[0]]}')
@@ -282,7 +282,7 @@ def test_setting_workers_answers_from_several_processes_and_one_in_place_of_anot
         return None
 
     def until(is_enough: Callable[[set[int]], bool]) -> set[int]:
-        """The processes of answers, eight at a time so that every worker gets some, until it is enough."""
+        """Return the processes of answers, requested eight at a time until the condition holds."""
         pids, end = set[int](), time.monotonic() + PATIENCE_S
         while not is_enough(pids):
             assert time.monotonic() < end, pids
@@ -304,7 +304,7 @@ def test_setting_workers_answers_from_several_processes_and_one_in_place_of_anot
 
 def test_counters_of_several_workers_do_not_go_backwards_when_one_of_them_dies(store: Path) -> None:
     def counts() -> tuple[float, float]:
-        """Answers of the model, and processes that are ready, as whichever worker is asked tells."""
+        """Return the model's answers and the ready processes, as any worker reports them."""
         connection = HTTPConnection(*server.address, timeout=PATIENCE_S)
         with closing(connection):
             connection.request("GET", "/metrics")
@@ -385,7 +385,7 @@ def test_a_model_that_never_ends_loading_holds_up_neither_the_others_nor_the_end
 
 @pytest.fixture
 def a_terminal() -> Iterator[None]:
-    """Whose closing is told: what ``nohup`` starts ignores it, and so does all that this starts in turn."""
+    """Make SIGHUP take effect, which ``nohup`` and its children ignore."""
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGHUP, before)

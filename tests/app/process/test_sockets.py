@@ -1,4 +1,4 @@
-"""The socket of the server, and what it needs to be imported for it."""
+"""Tests of the listening socket, and of what is imported for it."""
 
 from __future__ import annotations
 

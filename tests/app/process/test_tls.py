@@ -1,4 +1,4 @@
-"""TLS, with authorities that are made for the test."""
+"""Tests of TLS, with authorities made for the test."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.patience import PATIENCE_S
 
 
 class Files:
-    """An authority, a server's certificate and its key, as files."""
+    """Authority, server certificate and key as files."""
 
     def __init__(self, folder: Path) -> None:
         self.authority = trustme.CA()
@@ -40,7 +40,7 @@ class Files:
         self.authority.issue_cert("client@example.org").private_key_and_cert_chain_pem.write_to_path(self.client)
 
     def trusting(self, certificate: Path | None = None) -> ssl.SSLContext:
-        """A client's side, that trusts the authority."""
+        """Return a client context that trusts the authority."""
         context = ssl.create_default_context(cafile=self.ca)
         if certificate is not None:
             context.load_cert_chain(certificate)

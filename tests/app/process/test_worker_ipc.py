@@ -1,4 +1,4 @@
-"""Commands that one worker is asked for are done by all, in one order, or it is said by whom not."""
+"""Tests of commands that all workers execute in one order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.patience import PATIENCE_S
 
 
 class Worker:
-    """What was done by one of several, and what it began with."""
+    """Record of what one worker executed, and what it began with."""
 
     def __init__(self, channel: WorkerChannel) -> None:
         self.done: list[Arguments] = []
@@ -49,7 +49,7 @@ class Worker:
 
 
 class Office:
-    """A parent and its workers, all in this process."""
+    """Parent and workers, all in this process."""
 
     def __init__(self) -> None:
         self.board = WorkerBroadcast()

@@ -1,4 +1,4 @@
-"""Who of several workers takes connections."""
+"""Tests of which workers take connections."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_worker_that_waits_for_some_models_only_is_no_further_than_one_that_ha
 
 
 def test_the_banner_waits_for_one_that_listens_and_has_yet_to_hear_that_this_one_is_ready(tmp_path: Path) -> None:
-    """Both loaded side by side and listened; this one is ready first, and the other knows when it next looks."""
+    """Let two loading workers listen; this one is ready first, and the other notices at its next check."""
     write_model(tmp_path, "one", elementwise("add(@0,1)", "(?,3)f32"))
     readiness = Readiness(2)
     server = build(Settings(store=tmp_path), None, (readiness, 0))

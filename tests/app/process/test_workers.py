@@ -1,4 +1,4 @@
-"""Several worker processes as one server: whichever is asked, all do it, and what one tells is of all."""
+"""Tests of several workers as one server."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def ask(connection: HTTPConnection, method: str, path: str, body: bytes = b"") -
 
 
 def of_each(server: Process, path: str, method: str = "GET", body: bytes = b"") -> dict[int, Answer]:
-    """What each of the two workers answers, by its process."""
+    """Return the answers of the two workers by process."""
     answers, end = dict[int, Answer](), time.monotonic() + PATIENCE_S
     while len(answers) < 2:
         assert time.monotonic() < end, answers
@@ -73,20 +73,20 @@ def both(server: Process, path: str, method: str = "GET", body: bytes = b"") -> 
 
 
 def added(server: Process, version: str = "") -> list[int]:
-    """What the model adds in each worker; the status where it does not answer."""
+    """Return what the model adds in each worker, or the status if it does not answer."""
     answers = both(server, f"/models/one/infer{version}", "POST", ZEROS)
     return [int(said["outputs"]["out0"]["data"][0]) if status == 200 else status for status, said in answers]
 
 
 def call(server: Process, path: str, body: object = None) -> Answer:
-    """A call to any of the workers."""
+    """Send a call to any worker."""
     connection = HTTPConnection(*server.url.removeprefix("http://").split(":"), timeout=PATIENCE_S)
     with closing(connection):
         return ask(connection, "POST", path, b"" if body is None else json.dumps(body).encode())
 
 
 def replace_worker(server: Process) -> None:
-    """Kill one, and wait until another one answers in its place."""
+    """Kill a worker, and wait until its replacement answers."""
     before = set(of_each(server, "/health/live"))
     os.kill(children(server)[1], signal.SIGKILL)
     until(lambda: set(of_each(server, "/health/live")) != before)

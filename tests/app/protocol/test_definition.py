@@ -1,4 +1,4 @@
-"""The messages that our .proto files define, held against those of a client that others wrote."""
+"""Tests of our .proto files against the messages of a third-party client."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OURS = POOL.FindFileByName("inference.proto").message_types_by_name
 
 
 def fields(message: Any) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """What bytes depend on, of every field of a message and of those inside it."""
+    """Return everything that determines the encoding of a message's fields, recursively."""
     for field in message.fields:
         oneof = field.containing_oneof and field.containing_oneof.name
         kind = field.message_type.full_name if field.type == FieldDescriptor.TYPE_MESSAGE else field.type
@@ -41,7 +41,7 @@ def test_every_field_has_the_number_and_the_type_that_a_client_knows(name: str) 
 
 
 def test_every_message_of_inference_is_whole() -> None:
-    """Of a model's configuration a part is served; all else a client may send or read."""
+    """Compare all messages, of which the model configuration is only partly served."""
     for name, message in service_pb2.DESCRIPTOR.message_types_by_name.items():
         assert {key for key, _ in fields(message)} <= {key for key, _ in fields(OURS[name])}
 
@@ -65,7 +65,7 @@ def test_messages_of_a_client_are_understood_byte_by_byte() -> None:
 
 
 def test_the_descriptors_were_made_from_the_definitions_as_they_are() -> None:
-    """`make descriptors` writes the digests of what it read and of what it made."""
+    """Compare the digests that `make descriptors` writes of its inputs and its output."""
     folder = Path(schema.__file__).parent
     lines = [line.split() for line in (folder / "descriptors.sha256").read_text().splitlines()]
     assert {name for _, name in lines} == {"inference.proto", "health.proto", "descriptors.binpb"}

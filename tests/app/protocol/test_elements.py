@@ -1,4 +1,4 @@
-"""Elements of any length: what they take is asked for before they are made, however many a body says there are."""
+"""Tests that memory for BYTES elements is charged before they are made, whatever count the body states."""
 
 from __future__ import annotations
 

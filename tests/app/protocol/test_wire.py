@@ -1,4 +1,4 @@
-"""Tensors are cut out of messages as protobuf itself would read them."""
+"""Tests that tensors are cut out of messages as protobuf itself parses them."""
 
 from __future__ import annotations
 

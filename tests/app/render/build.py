@@ -1,4 +1,4 @@
-"""Descriptions made by hand, in the form of ``graph.describe()``."""
+"""Handmade descriptions in the form of ``graph.describe()``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HOSTILE_TEXTS = (
 
 
 class Sketch:
-    """A graph under construction; ``operator`` returns the names of the operands it makes."""
+    """Graph under construction; ``operator`` returns the names of the operands it makes."""
 
     def __init__(self, name: str = "sketch") -> None:
         self.name = name
@@ -33,7 +33,7 @@ class Sketch:
         self.operands: dict[str, dict[str, Any]] = {}
 
     def operator(self, type: str, *inputs: str, name: str = "", outputs: int = 1, **keys: Any) -> tuple[str, ...]:
-        """Append an operator; shape and dtype are its outputs', other keys go into its entry."""
+        """Append an operator; shape and dtype are those of its outputs, other keys go into its entry."""
         index = len(self.operators)
         name = name or f"op{index}"
         made = tuple(str(len(self.operands) + i) for i in range(outputs))
@@ -46,13 +46,13 @@ class Sketch:
         return made
 
     def describe(self, **keys: Any) -> dict[str, Any]:
-        """The finished description."""
+        """Return the finished description."""
         description = {"name": self.name, "operators": self.operators, "operands": self.operands, "warnings": []}
         return {**description, "totals": {"operators": len(self.operators)}, **keys}
 
 
 def residual() -> dict[str, Any]:
-    """Eight operators: a convolution, a constant added to it, a skip around an activation."""
+    """Return eight operators: a convolution, a constant added to it, a skip around an activation."""
     sketch = Sketch("residual")
     (x,) = sketch.operator("pnnx.Input", name="in0", shape=[1, 3, 16, 16])
     (y,) = sketch.operator(
@@ -77,7 +77,7 @@ def residual() -> dict[str, Any]:
 
 
 def profiled() -> dict[str, Any]:
-    """The residual graph with times: 100, 200, ... µs in execution order."""
+    """Return the residual graph with times 100, 200, ... µs in execution order."""
     description = residual()
     for operator in description["operators"][1:-1]:
         operator["time_us"] = 100.0 * operator["index"]
@@ -85,7 +85,7 @@ def profiled() -> dict[str, Any]:
 
 
 def hostile() -> dict[str, Any]:
-    """Every text of the model is an attack."""
+    """Return a graph in which every text is an injection attempt."""
     sketch = Sketch(HOSTILE_TEXTS[0])
     (x,) = sketch.operator("pnnx.Input", name=HOSTILE_TEXTS[1])
     for text in HOSTILE_TEXTS:

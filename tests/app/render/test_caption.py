@@ -1,4 +1,4 @@
-"""What is said of an operator in a few words."""
+"""Tests of operator captions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The DOT text, read back with a reader made from the published grammar."""
+"""Tests of DOT output, parsed by a reader of the published grammar."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)"|(->|[{}\[\];=,])|([A-Za-z_][A-Za-z0-9_]
 
 
 def statements(text: str) -> list[list[str]]:
-    """The statements inside the braces as tokens; quoted texts begin with a quote and are unescaped once."""
+    """Return the statements inside the braces as tokens; quoted texts begin with a quote and are unescaped once."""
     tokens: list[str] = []
     for match in TOKEN.finditer(text):
         assert match[4] is None, match[4]

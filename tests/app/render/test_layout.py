@@ -1,4 +1,4 @@
-"""Properties every drawing has, whatever the graph."""
+"""Property tests of layouts for arbitrary graphs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Graph = tuple[list[tuple[float, float]], list[Net], frozenset[int]]
 
 @st.composite
 def graphs(draw: st.DrawFn) -> Graph:
-    """Any directed acyclic graph of up to 24 boxes of any size."""
+    """Generate directed acyclic graphs of up to 24 boxes of any size."""
     count = draw(st.integers(0, 24))
     sides = st.tuples(st.integers(10, 300).map(float), st.integers(10, 90).map(float))
     sizes = draw(st.lists(sides, min_size=count, max_size=count))
@@ -28,7 +28,7 @@ def graphs(draw: st.DrawFn) -> Graph:
 
 
 def overlap(a: Box, b: Box) -> bool:
-    """By more than a rounding error."""
+    """Return whether boxes overlap by more than a rounding error."""
     across = min(a.x + a.width, b.x + b.width) - max(a.x, b.x)
     along = min(a.y + a.height, b.y + b.height) - max(a.y, b.y)
     return min(across, along) > 1e-6
@@ -43,7 +43,7 @@ def chain(count: int) -> list[Net]:
 
 
 def nested(count: int) -> list[Net]:
-    """A chain with a skip from every node of its first half to its mirror in the second."""
+    """Return a chain with a skip from every node of its first half to its mirror image in the second."""
     return [*chain(count), *(Net(i, (count - 1 - i,)) for i in range(count // 2 - 1))]
 
 

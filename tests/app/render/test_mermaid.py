@@ -1,4 +1,4 @@
-"""Mermaid text: a line grammar narrow enough to be checked by expressions."""
+"""Tests of Mermaid output, whose lines are simple enough for regular expressions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LINE = re.compile(
 
 
 def labels(text: str) -> list[str]:
-    """Labels with their entities resolved, as a reader sees them."""
+    """Return labels with their entities resolved."""
     return [
         html.unescape(re.sub(r"#(\d+);", r"&#\1;", label)) for label in re.findall(r'^  n\d+\["(.*)"\]$', text, re.M)
     ]

@@ -1,4 +1,4 @@
-"""The drawing, read back with an XML parser."""
+"""Tests of the SVG drawing, parsed by an XML parser."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def texts(element: ElementTree.Element) -> list[str]:
 
 
 def luminance(colour: str) -> float:
-    """Relative luminance as WCAG 2.2 defines it."""
+    """Return the relative luminance of WCAG 2.2."""
     channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
     return sum(weight * c for weight, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))

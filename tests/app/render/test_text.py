@@ -1,4 +1,4 @@
-"""The table and the JSON."""
+"""Tests of the table and the JSON."""
 
 from __future__ import annotations
 

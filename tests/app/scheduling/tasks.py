@@ -1,4 +1,4 @@
-"""Work that tells what is done with it, and can be held in its run."""
+"""Work for tests that records its steps and can be held in its run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def soon() -> float:
 
 
 class Order:
-    """What was run, in which order and together with what."""
+    """Record of what was run, in which order and in which batch."""
 
     def __init__(self) -> None:
         self.runs: list[list[str]] = []
@@ -27,7 +27,7 @@ class Order:
 
 
 class Task:
-    """fails: the step that does. is_answered: whether it needs no run."""
+    """Work of one request; fails: the step that raises. is_answered: whether it needs no run."""
 
     def __init__(
         self, name: str, order: Order, run_spec: RunSpec | None = None, *, is_held: bool = False, fails: str = "",
@@ -109,7 +109,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 async def queue_up(scheduler: Scheduler, tasks: Sequence[Task], priorities: Sequence[int] = ()) -> list[Any]:
-    """Requests that wait behind a held run, all prepared."""
+    """Queue prepared requests behind a held run, and return their tasks."""
     before, asked = scheduler.waiting, []
     for task, priority in zip(tasks, priorities or [10] * len(tasks), strict=True):
         asked.append(asyncio.create_task(scheduler.run(task, soon(), priority)))

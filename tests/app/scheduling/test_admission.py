@@ -1,4 +1,4 @@
-"""Who may wait, for how long and among how many: a queue of one server, in made-up time."""
+"""Tests of admission: simulations of a server with one queue in virtual time."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from app.scheduling.admission import DEFAULT_MAX_WAIT_S, FEW_REQUESTS, Admission
 
 @dataclass
 class Seen:
-    """When requests were answered, and how long those took; what others were refused with, and when."""
+    """Times of answers and refusals, and their durations and errors."""
 
     answered: list[tuple[float, float]] = field(default_factory=list)
     refused: list[tuple[float, QueueFullError]] = field(default_factory=list)
 
 
 class Server:
-    """One request after the other; some share of the time it does not run at all.
+    """Simulated server that runs one request at a time and is descheduled for a share of the time.
 
     Args:
-        stolen_s: how long the processor is away at a time, once in every 0.1 s.
+        stolen_s: how long the processor is taken away, once in every 0.1 s.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Server:
         self.ends: list[float] = []
 
     def ask(self, now: float) -> float | QueueFullError:
-        """When it is answered, or what it is refused with."""
+        """Return when a request is answered, or its refusal."""
         self.now = now
         self.ends = [end for end in self.ends if end > now]
         pending = len(self.ends)
@@ -52,7 +52,7 @@ class Server:
         return end
 
     def _end(self, start: float) -> float:
-        """When a run is over that begins then: what the wall clock says, and not how long it computed."""
+        """Return the wall-clock end of a run that begins at a time."""
         left, at = self.service_s, start
         while True:
             away_until = at // 0.1 * 0.1 + self.stolen_s
@@ -64,7 +64,7 @@ class Server:
 
 
 def clients(server: Server, count: int, seconds: float, *, again_s: float = 0.002) -> Seen:
-    """So many that ask again as soon as they are answered, and a little after they were refused."""
+    """Simulate clients that send the next request as soon as they are answered, and retry shortly after a refusal."""
     seen, events = Seen(), [(number * 1e-5, number) for number in range(count)]
     while events:
         now, number = heapq.heappop(events)

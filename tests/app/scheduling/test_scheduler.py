@@ -1,4 +1,4 @@
-"""A model's requests: who is let in, who comes first, who is dropped, and that nobody is stranded."""
+"""Tests of the scheduler: admission, order, cancellation, and that no request is left behind."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def test_a_deadline_ends_the_waiting_of_those_that_run_and_of_those_that_wait() 
 
 
 class Late(Task):
-    """Its time is over in one of its steps; told so, it stops or goes on to its end."""
+    """Task whose deadline passes in one of its steps; it then stops or runs on."""
 
     def __init__(self, order: Order, step: str, *, stops: bool) -> None:
         super().__init__("late", order)

@@ -1,4 +1,4 @@
-"""Requests that share runs: which of them, why not more, and that none harms another."""
+"""Tests of batches: which requests share a run, limits, and isolation of failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A graph that many ask for is drawn once, off the event loop, and charged."""
+"""Tests that concurrent requests share a drawing, which is made off the event loop and charged."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.patience import PATIENCE_S, until
 
 
 class Gate:
-    """A drawing that waits to be let through, and counts."""
+    """Drawing that waits until it is released, and counts."""
 
     def __init__(self) -> None:
         self.open = threading.Event()

@@ -1,4 +1,4 @@
-"""Spans of requests, as an exporter gets them."""
+"""Tests of spans as an exporter receives them."""
 
 from __future__ import annotations
 
@@ -83,13 +83,13 @@ def made(server: tuple[Front, InMemorySpanExporter]) -> Iterator[grpc.Channel]:
 
 
 def told(memory: InMemorySpanExporter, requests: int = 1) -> Sequence[ReadableSpan]:
-    """The spans, once so many requests are over, which comes after their answers."""
+    """Return the spans once so many requests are over, which is after their answers."""
     until(lambda: sum(span.kind is SpanKind.SERVER for span in memory.get_finished_spans()) >= requests)
     return memory.get_finished_spans()
 
 
 def whole(memory: InMemorySpanExporter) -> tuple[ReadableSpan, list[ReadableSpan]]:
-    """The request's span, and those in it by their time."""
+    """Return the request's span, and its child spans by time."""
     *inner, outer = sorted(told(memory), key=lambda span: span.kind is SpanKind.SERVER)
     assert outer.kind is SpanKind.SERVER
     return outer, sorted(inner, key=lambda span: (span.start_time, STAGES.index(span.name)))

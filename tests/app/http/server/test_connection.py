@@ -1,4 +1,4 @@
-"""Connections that ask for too much, or for too long: what they get, and that nobody else notices."""
+"""Tests of connections over limits of size or time: they are refused without effect on others."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def front(store: Path) -> Iterator[Front]:
-    """One that is in no hurry: what is sent to it may come as late as a busy machine sends it."""
+    """Start a server with generous time limits, so that a busy machine passes."""
     with listening(store, warmup=False, backend="reference", **BOUNDS, **PATIENT) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
 def brisk(store: Path) -> Iterator[Front]:
-    """One that does not wait long for anything."""
+    """Start a server with short time limits."""
     times = {"header_timeout_s": 0.3, "body_timeout_s": 0.6, "keep_alive_s": 0.3, "min_bytes_per_s": 100_000}
     with listening(store, warmup=False, backend="reference", **times) as made:
         yield made
@@ -69,14 +69,14 @@ def in_time(brisk: Front, *pieces: bytes) -> list[tuple[int, dict[str, str], Any
 
 @pytest.fixture(autouse=True)
 def nothing_fails(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """Whatever a client does, it is no error of the server's."""
+    """Check that nothing a client does is logged as an error."""
     yield
     errors = [record.getMessage() for record in caplog.get_records("call") if record.levelno >= logging.ERROR]
     assert not [error for error in errors if not error.endswith("CancelledError\n")]  # a server ended by force
 
 
 def refusal(front: Front, *pieces: bytes) -> tuple[int, str]:
-    """Status and code of the last answer, which is an error in its one shape and the end of the connection."""
+    """Return status and code of the last answer, which must be an error that ends the connection."""
     return refused(front, front.ask(*pieces)[-1])
 
 
@@ -188,7 +188,7 @@ def test_an_upgrade_is_not_made_and_the_connection_goes_on_as_it_was(front: Fron
 def test_who_offers_an_upgrade_with_a_body_is_answered_to_the_body(
     front: Front, cut: int | None, is_long: bool, is_chunked: bool
 ) -> None:
-    """As `curl --http2` and Java's HttpClient do with the first request of a connection."""
+    """Send what `curl --http2` and Java's HttpClient send first on a connection."""
     body = b'{"inputs": [[0, 0, 0]]}' + b" " * (70_000 if is_long else 0)
     offer = b"connection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABkAAQAAP__\r\n"
     head = b"POST /models/one/infer HTTP/1.1\r\n" + HOST + offer

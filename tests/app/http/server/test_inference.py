@@ -1,4 +1,4 @@
-"""Requests to run a model get from their connection what the ASGI application answers, to the byte."""
+"""Tests that requests answered by their connection get the same bytes as from the ASGI application."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
 
 @pytest.fixture
 def direct(monkeypatch: pytest.MonkeyPatch) -> list[InferenceRequest]:
-    """Requests that their connection answers itself, from now on."""
+    """Record the requests that their connection answers itself."""
     seen: list[InferenceRequest] = []
 
     def noted(*given: Any) -> InferenceRequest:
@@ -131,7 +131,7 @@ def direct(monkeypatch: pytest.MonkeyPatch) -> list[InferenceRequest]:
 
 
 def asked(connection: socket.socket, *pieces: bytes) -> bytes:
-    """The bytes of one answer to what is sent, piece by piece."""
+    """Return the bytes of one answer to pieces sent one after the other."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     for piece in pieces:
         connection.sendall(piece)
@@ -146,7 +146,7 @@ def asked(connection: socket.socket, *pieces: bytes) -> bytes:
 
 
 def plain(answer: bytes) -> bytes:
-    """An answer without what differs from one to the next."""
+    """Return an answer without what differs between requests."""
     answer = re.sub(rb"x-request-id: \S+", b"x-request-id: ?", re.sub(rb"date: [^\r]+", b"date: ?", answer))
     answer = re.sub(rb"dur=[0-9.]+", b"dur=?", re.sub(rb'_ms":[0-9.e-]+', b'_ms":?', answer))
     return re.sub(rb"content-length: \d+", b"content-length: ?", answer) if b'"timing"' in answer else answer
@@ -157,7 +157,7 @@ def with_header(request: bytes, header: bytes) -> bytes:
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
-    """The log's lines of the requests so far, without what differs. A line comes last, when all else is counted."""
+    """Return the log lines of all requests so far, without what differs; a request's line is written last."""
     kept = ("bytes_in", "bytes_out", "model", "version", "items", "trace_id")
     found = [each for each in caplog.records if each.name == "app.access"]
     return [
@@ -180,7 +180,7 @@ def handlers(server: Server) -> inference.Service:
 
 
 def grown(before: tuple[Any, ...], after: tuple[Any, ...]) -> list[Any]:
-    """What was counted in between."""
+    """Return what was counted in between."""
     return [
         {key: count - old.get(key, 0) for key, count in new.items() if count != old.get(key, 0)}
         if isinstance(new, dict)
@@ -318,13 +318,13 @@ def test_long_bodies_that_come_together_share_the_memory_there_is(
 
 
 def by(monkeypatch: pytest.MonkeyPatch, is_direct: bool) -> None:
-    """Have requests answered by their connection, or by the application."""
+    """Let the connection or the application answer requests."""
     if not is_direct:
         monkeypatch.setattr(inference.Service, "handler", lambda _, *given: AsgiRequest(*given))
 
 
 def told(found: list[tuple[int, dict[str, str], Any]]) -> tuple[int, str, str]:
-    """Of the one answer that ended its connection."""
+    """Return status, error code and Connection header of the only answer."""
     ((status, headers, error),) = found
     return status, error["error"]["code"], headers["connection"]
 

@@ -1,4 +1,4 @@
-"""Long bodies, which are read from the socket to where they stay: whole, in whatever pieces, and never for ever."""
+"""Tests of long bodies, which are read directly into their buffer."""
 
 from __future__ import annotations
 
@@ -102,12 +102,12 @@ def test_a_long_body_that_nobody_reads_is_dropped(front: Front) -> None:
 
 
 def _lengths(caplog: pytest.LogCaptureFixture) -> list[Any]:
-    """Of the bodies that lines of the log tell of."""
+    """Return the lengths of bodies in log lines."""
     return [record.bytes_in for record in caplog.records if hasattr(record, "bytes_in")]
 
 
 def _split(received: bytes) -> list[bytes]:
-    """The bodies of answers."""
+    """Return the bodies of answers."""
     found = []
     while received:
         head, _, rest = received.partition(b"\r\n\r\n")

@@ -1,4 +1,4 @@
-"""Requests that would be refused anyway get their answer from the connection, and nothing else changes by that."""
+"""Tests of early refusals by the connection, which change nothing else."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def front(store: Path) -> Iterator[Front]:
 
 @contextmanager
 def closed(front: Front) -> Iterator[None]:
-    """Meanwhile one of the models takes none but those that come before others."""
+    """Let a model admit only requests with a priority, for a block."""
     scheduler = front.server.plane.store.version("one").scheduler
     error = QueueFullError("'one' is busy: it is a test", retry_after_s=2, wait_s=0.5)
 
@@ -71,19 +71,19 @@ def statuses(front: Front) -> Counter[int]:
 
 @pytest.fixture
 def nothing_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the bodies that come."""
+    """Fail if a body is parsed."""
     monkeypatch.setattr("app.http.routes.infer.parse", lambda *_: pytest.fail("it was parsed"))
     monkeypatch.setattr("app.http.v2.infer.parse_request", lambda *_: pytest.fail("it was parsed"))
 
 
 def one(connection: socket.socket, request: bytes) -> tuple[int, dict[str, str], Any]:
-    """What is answered to one request on a connection that stays open."""
+    """Return the answer to one request on a connection that stays open."""
     connection.sendall(request)
     return received(connection, 1)[0]
 
 
 def received(connection: socket.socket, count: int) -> list[tuple[int, dict[str, str], Any]]:
-    """The next so many answers."""
+    """Return the next answers."""
     found, data = [], b""
     while len(found) < count:
         head, end, rest = data.partition(b"\r\n\r\n")

@@ -1,4 +1,4 @@
-"""The tables of states, and what they are for: an answer goes to its own request, whenever it comes."""
+"""Tests of the tables of states: an answer goes to its own request, whenever it comes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_next_request_needs_both_sides_to_be_done() -> None:
 
 
 class Transport(asyncio.Transport):
-    """One that keeps what is written, until it is closed."""
+    """Transport that keeps what is written until it is closed."""
 
     def __init__(self) -> None:
         super().__init__({"peername": ("127.0.0.1", 1)})
@@ -75,14 +75,14 @@ class Transport(asyncio.Transport):
 
 
 class Quiet:
-    """A handler that leaves answering to the test; it drops bodies."""
+    """Handler that drops bodies and lets the test answer."""
 
     def __getattr__(self, name: str) -> Any:
         return lambda *_: None
 
 
-class Asked:
-    """A service that only notes what it is asked."""
+class RecordingService:
+    """Service that records requests."""
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
@@ -93,10 +93,10 @@ class Asked:
 
 
 class Wire:
-    """A connection without a socket."""
+    """Connection without a socket."""
 
     def __init__(self) -> None:
-        self.service, self.transport = Asked(), Transport()
+        self.service, self.transport = RecordingService(), Transport()
         config = uvicorn.Config(lambda *_: None, log_config=None)
         self.connection = Connection(
             config, ServerState(), {}, connections=Connections(Settings()), service=cast("Any", self.service)
@@ -104,7 +104,7 @@ class Wire:
         self.connection.connection_made(self.transport)
 
     def comes(self, data: bytes) -> None:
-        """Read bytes as asyncio does."""
+        """Pass bytes to the connection as asyncio does."""
         while data:
             room = self.connection.get_buffer(-1)
             count = min(len(room), len(data))
@@ -113,7 +113,7 @@ class Wire:
             data = data[count:]
 
     def answer(self, request: Request, text: bytes) -> None:
-        """Answer, whatever has become of the request."""
+        """Answer a request, whatever has become of it."""
         self.connection.start(request, 200, [(b"content-length", b"%d" % len(text))], [text])
         self.connection.write(request, [b""])
         self.connection.end(request)

@@ -1,4 +1,4 @@
-"""One server for the protocol's tests that only read."""
+"""Fixture: one server for read-only tests of the protocol."""
 
 from __future__ import annotations
 

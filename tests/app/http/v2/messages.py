@@ -1,4 +1,4 @@
-"""Messages of the protocol, written by hand: a JSON object and the tensors behind it."""
+"""Handwritten messages of the protocol: a JSON object and the tensors after it."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ NUMPY = {
 
 
 def tensor(name: str, datatype: str, array: NDArray[Any], **more: Any) -> dict[str, Any]:
-    """An input as JSON."""
+    """Return an input as JSON."""
     return {"name": name, "datatype": datatype, "shape": list(array.shape), "data": array.tolist(), **more}
 
 
 def binary(name: str, datatype: str, array: NDArray[Any]) -> tuple[dict[str, Any], bytes]:
-    """An input whose bytes follow, and those."""
+    """Return an input whose bytes follow, and these bytes."""
     row = {"name": name, "datatype": datatype, "shape": list(array.shape)}
     return {**row, "parameters": {"binary_data_size": array.nbytes}}, array.tobytes()
 
 
 def send(client: Client, model: str, document: Any, tail: bytes = b"", **headers: str) -> httpx.Response:
-    """One request; the header that says where the tensors begin only where there are some."""
+    """Send a request, with the header for the tensors' offset if there are any."""
     head = json.dumps(document).encode()
     given = {LENGTH: str(len(head))} if tail else {}
     return client.post(f"/v2/models/{model}/infer", content=head + tail, headers={**given, **headers})
 
 
 def received(response: httpx.Response) -> dict[str, NDArray[Any]]:
-    """The outputs of an answer, in whatever form they are."""
+    """Return the outputs of an answer in any form."""
     assert response.status_code == 200, response.text
     length = int(response.headers.get(LENGTH, len(response.content)))
     head, tail = json.loads(response.content[:length]), response.content[length:]
@@ -56,7 +56,7 @@ def received(response: httpx.Response) -> dict[str, NDArray[Any]]:
 
 
 def refused(response: httpx.Response, status: int = 400) -> str:
-    """The text of a refusal."""
+    """Return the message of a refusal."""
     assert response.status_code == status, response.text
     assert response.headers["content-type"] == "application/json" and list(response.json()) == ["error"]
     text = response.json()["error"]

@@ -1,4 +1,4 @@
-"""Clients that others wrote, against a server on a socket."""
+"""Tests with third-party clients against a server on a socket."""
 
 from __future__ import annotations
 

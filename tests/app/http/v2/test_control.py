@@ -1,4 +1,4 @@
-"""What clients of the protocol may change, and what they may not."""
+"""Tests of what clients of the protocol may change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""POST /v2/models/{name}/infer: every form of a tensor, there and back, and every refusal."""
+"""Tests of POST /v2/models/{name}/infer: every form of a tensor, and every refusal."""
 
 from __future__ import annotations
 

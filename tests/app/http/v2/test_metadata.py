@@ -1,4 +1,4 @@
-"""What the protocol tells of a server and its models."""
+"""Tests of the protocol's metadata of server and models."""
 
 from __future__ import annotations
 

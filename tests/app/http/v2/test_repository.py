@@ -1,4 +1,4 @@
-"""Models that clients load and unload while a server runs."""
+"""Tests of loading and unloading models at run time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SHAPE = "(?,2)f32"
 
 
 def write(store: Path, name: str, add: int, *, version: int = 1, config: str | None = None) -> Path:
-    """A model that adds; its folder."""
+    """Write a model that adds a value, and return its folder."""
     write_model(store, name, elementwise(f"add(@0,{add})", SHAPE), config=config, version=version)
     return store / name
 
@@ -69,7 +69,7 @@ def unload(client: Client, name: str = "first") -> None:
 
 
 def answer(client: Client, name: str = "first", version: int | None = None) -> float | int:
-    """What the model adds to nothing; the status where it does not answer."""
+    """Return the result for zeros, or the status if the model does not answer."""
     response = client.infer(name, [[0, 0]], **({} if version is None else {"version": version}))
     return response.json()["outputs"]["out0"]["data"][0] if response.status_code == 200 else response.status_code
 
@@ -326,7 +326,7 @@ GATE, ENTERED = threading.Event(), threading.Event()
 
 @engine.register("test.Gate")
 class Gate(engine.Layer):
-    """Its input, once the gate is open, and for all runs after that."""
+    """Layer that returns its input once the gate is open, and from then on."""
 
     def infer(self, input: engine.TensorSpec) -> engine.TensorSpec:
         return input

@@ -1,4 +1,4 @@
-"""Tensors in shared memory: where they may lie, and what of them may go wrong."""
+"""Tests of tensors in shared memory, and of their errors."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def sharing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
 
 @pytest.fixture
 def memory(sharing: Client) -> Iterator[SharedMemory]:
-    """4 KiB that begin with X, registered as "region" from byte 0 on."""
+    """Create 4 KiB that begin with X, registered as "region"."""
     made = SharedMemory(create=True, size=4096)
     made.buf[:SIZE] = X.tobytes()
     assert register(sharing, f"/{made.name}").status_code == 200
