@@ -34,7 +34,7 @@ def test_python_code_of_the_page_runs_with_a_server(name: str, reader: Reader, m
         assert list(differences(page(name), reader, "python")) == []
 
 
-@pytest.mark.parametrize("name", ["docs/graph.md", "docs/compiler.md", "docs/python-api.md"])
+@pytest.mark.parametrize("name", ["docs/graph.md", "docs/compiler.md", "docs/adding-a-kernel.md", "docs/python-api.md"])
 def test_python_code_of_the_page_runs_in_a_clone(name: str, reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     reader.module.x = np.zeros((2, 1, 16, 16), np.float32)  # type: ignore[attr-defined]  # what the readme leaves open
