@@ -14,7 +14,7 @@ F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
 
 
 def doubled(source: Graph) -> RuntimeGraph:
-    """A graph with float64 in the place of float32, built."""
+    """Return a graph with float64 in place of float32, built."""
     operators = [_doubled(each) for each in source.operators]
     annotations = {
         name: TensorSpec(spec.shape, F64) if spec.dtype == F32 else spec for name, spec in source.annotations.items()

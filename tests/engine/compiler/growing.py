@@ -25,7 +25,7 @@ LARGEST = 60_000
 
 @dataclass(frozen=True)
 class Tensor:
-    """What an operator made.
+    """Result of an operator.
 
     Args:
         is_exact: whether machine code must give the very bits of the reference.
@@ -96,7 +96,7 @@ class Growing:
         return self.random.randrange(100) < 100 * share
 
     def between(self, low: int, high: int) -> int:
-        """A number, both ends included."""
+        """Return a random number, both ends included."""
         return self.random.randint(low, max(low, high))
 
     def numbers(self, *shape: int) -> Array:
@@ -104,7 +104,7 @@ class Growing:
         return np.random.default_rng(self._count).standard_normal(shape).astype(F32)
 
     def pick(self, fits: Callable[[Tensor], bool] = lambda tensor: tensor.is_float) -> Tensor | None:
-        """A tensor, a late one rather than an early one."""
+        """Return a random tensor, more likely a recent one."""
         found = [each for each in self.tensors if fits(each) and (each.is_exact or not self.is_discrete)]
         if not found:
             return None
@@ -125,7 +125,7 @@ class Growing:
         return True
 
     def _infer(self, new: list[Operator]) -> list[tuple[str, TensorSpec]] | None:
-        """What new operators make; None where they are refused, or it is no tensor of bearable size."""
+        """Return the results of new operators; None if they are refused, or too large."""
         known = {each.name: TensorSpec(each.shape, each.dtype) for each in self.tensors}
         outside = dict.fromkeys(name for each in new for name in each.inputs if name in known)
         inputs = [op("pnnx.Input", f"pnnx_input_{k}", "", name) for k, name in enumerate(outside)]
@@ -143,7 +143,7 @@ class Growing:
         return [(name, spec) for name, spec in zip(names, specs, strict=True) if spec is not None]
 
     def finished(self, outputs: Sequence[Tensor], is_tuple: bool = False) -> RuntimeGraph:
-        """The graph, built, with these outputs."""
+        """Return the graph, built, with these outputs."""
         ends = [op("pnnx.Output", f"pnnx_output_{k}", each.name) for k, each in enumerate(outputs)]
         if is_tuple:
             name = self.name()
@@ -174,7 +174,7 @@ def _values(source: np.random.Generator, tensor: Tensor, special: list[float]) -
 
 
 def random_inputs(random: Random) -> list[TensorSpec]:
-    """One to three inputs: images or volumes first, now and then rows, signals, integers or booleans."""
+    """Return one to three inputs: images or volumes first, now and then rows, signals, integers or booleans."""
     batch = random.choice((1, 1, 1, 2, 3))
     planes = (random.randint(1, 6),) if random.randrange(8) == 0 else ()
     image = (batch, random.choice(CHANNELS), *planes, random.choice(SIZES), random.choice(SIZES))

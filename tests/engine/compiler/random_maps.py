@@ -40,7 +40,7 @@ def unary(texts: tuple[str, ...]) -> Any:
 
 
 def several(texts: tuple[str, ...], count: int) -> Any:
-    """An expression of operands that can be broadcast to each other; often of one shape, as residuals are."""
+    """Return an expression of operands that broadcast to each other; often of one shape, as residuals are."""
 
     def make(g: Growing) -> list[Operator] | None:
         x = g.pick()
@@ -270,7 +270,7 @@ def top(g: Growing) -> list[Operator] | None:
 
 
 def ordered(g: Growing) -> list[Operator] | None:
-    """The elements along a dimension in order, or the most extreme so far, and their places."""
+    """Return the sorted elements along a dimension, or the running extreme, and their indices."""
     x = g.pick(lambda x: x.is_float and x.rank > 0)
     if x is None:
         return None

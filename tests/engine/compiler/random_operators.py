@@ -16,7 +16,7 @@ Make = Callable[[Growing], list[Operator] | None]
 
 
 def simple(type: str, *choices: dict[str, Any], fits: Callable[[Tensor], bool] = lambda x: x.is_float) -> Make:
-    """An operator of one operand with one of these sets of parameters."""
+    """Return an operator of one operand with one of these sets of parameters."""
 
     def make(g: Growing) -> list[Operator] | None:
         x = g.pick(fits)
@@ -152,7 +152,7 @@ def adaptive_pool(g: Growing) -> list[Operator] | None:
 
 
 def reduction(type: str) -> Make:
-    """A reduction over some dimensions."""
+    """Return a reduction over some dimensions."""
 
     def make(g: Growing) -> list[Operator] | None:
         x = g.pick(lambda x: x.is_float and x.rank > 0)
@@ -169,7 +169,7 @@ def reduction(type: str) -> Make:
 
 
 def along(type: str, **given: Any) -> Make:
-    """An operator along one dimension."""
+    """Return an operator along one dimension."""
 
     def make(g: Growing) -> list[Operator] | None:
         x = g.pick(lambda x: x.is_float and x.rank > 0)

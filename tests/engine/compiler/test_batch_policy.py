@@ -22,7 +22,7 @@ OUT = op("pnnx.Output", "out", "2")
 
 
 def images() -> RuntimeGraph:
-    """Some 1.5 MB of what lies between, and hardly a weight."""
+    """Return a graph with some 1.5 MB of intermediate results, and hardly a weight."""
     return built(
         INPUT,
         conv("a", "0", "1", (3, 32), padding=(1, 1)),
@@ -44,14 +44,14 @@ def sums() -> RuntimeGraph:
 
 
 def weights() -> RuntimeGraph:
-    """The same beside more weights than that."""
+    """Return the same graph with more bytes of weights than that."""
     return built(
         INPUT, conv("a", "0", "1", (3, 512), (5, 5)), conv("b", "1", "2", (512, 512), (3, 3)), OUT, _0=(1, 3, 22, 22)
     )
 
 
 def steps() -> RuntimeGraph:
-    """A layer that waits for itself."""
+    """Return a recurrent layer."""
     random = np.random.default_rng(1)
     sizes = {"weight_ih_l0": (1024, 64), "weight_hh_l0": (1024, 256)}
     given = {

@@ -25,7 +25,7 @@ both = pytest.mark.parametrize("dtype", [FLOAT16, BFLOAT16], ids=str)
 
 
 def as_low_precision(graph: RuntimeGraph, dtype: DType, *, announces: bool = True) -> RuntimeGraph:
-    """A float32 graph in a 16-bit float; its weights alone where the file does not say so."""
+    """Return a float32 graph in a 16-bit float; only its weights where the file does not declare dtypes."""
 
     def attribute(each: Attribute) -> Attribute:
         return Attribute(each.shape, dtype, each.data.astype(dtype)) if each.dtype == F32 else each
@@ -61,7 +61,7 @@ def network(**batch: Any) -> RuntimeGraph:
 
 
 def hold(net: RuntimeGraph, inputs: list[np.ndarray], dtype: DType, **options: Any) -> dict[str, str]:
-    """The kernels of operators, where the answers are the reference's within a few roundings."""
+    """Return the kernels of operators whose answers are the reference's within a few roundings."""
     session = engine.Session(net, cache=None, **options)
     session.prepare()
     with np.errstate(all="ignore"):

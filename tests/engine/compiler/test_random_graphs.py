@@ -27,7 +27,7 @@ SPECIAL = (np.nan, np.inf, -np.inf, -0.0)
 
 
 def grow(seed: int, pools: Sequence[Sequence[Any]]) -> tuple[Growing, list[Tensor]]:
-    """A graph of one to twelve operators, and the tensors it returns: some of its ends, perhaps one of them twice."""
+    """Return a graph of one to twelve operators, and its outputs, perhaps one of them twice."""
     chance = random.Random(seed)
     growing = Growing(chance, random_inputs(chance))
     wanted, made = 1 + seed % 12, 0

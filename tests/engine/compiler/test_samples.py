@@ -26,9 +26,9 @@ every_network = pytest.mark.parametrize("sample", all_samples("networks"), ids=l
 
 
 class Machine:
-    """A graph as machine code, or on the reference where it has no kernel at all.
+    """Graph as machine code, or on the reference where it has no kernel at all.
 
-    Two threads even where there is one core: the answer may not depend on who computes it.
+    It has two threads even on one core: the answer may not depend on which thread computes it.
     """
 
     def __init__(self, graph: engine.RuntimeGraph, winograd: Literal["auto", "off"] = "auto") -> None:

@@ -1,4 +1,4 @@
-"""Where llvmlite is not installed, the reference runs everything."""
+"""Sessions without llvmlite installed: the reference runs everything."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from engine.compiler.runtime.program import Program
 
 
 def among_others(program: Program) -> Instance:
-    """An instance whose arena is full of numbers that are none."""
+    """Return an instance whose arena is full of NaN."""
     arenas = Arenas(1 << 30)
     arena = arenas.take(program.executable.arena_bytes, new_user(), [])
     arena.block[:] = 0xFF

@@ -12,7 +12,7 @@ import engine
 from docs.generate_onnx_conformance import REASONS, cases, stored_cases
 from engine.tensor import TensorSpec
 from tests.corpus_score import DEFAULT, load_compare
-from tests.engine.compiler.runtime.test_open_shapes import picture_model, reader, text, text_model
+from tests.engine.compiler.runtime.test_dynamic_shapes import picture_model, reader, text, text_model
 from tests.engine.ir.symbolic_sweep import openings, sweep
 from tests.engine.layers.samples import Sample, all_samples
 from tests.engine.onnx_files.models import onnx

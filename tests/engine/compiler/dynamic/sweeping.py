@@ -34,7 +34,7 @@ from engine.graph.running.reference import as_outputs
 from engine.graph.symbolic_inputs import symbolic_specs
 from engine.ir.dims import Dim, ShapeEnv, Terms
 from engine.options import Options
-from engine.stopping import asking, silent
+from engine.stopping import cancellable_progress, silent
 from engine.tensor import Array, TensorSpec
 from tests.corpus_score import DEFAULT, load_compare
 from tests.engine.compiler.kernels.guarded import guarded_array
@@ -87,7 +87,7 @@ def sweep(graph: engine.RuntimeGraph, inputs: Sequence[Array], seed: int = 0) ->
     outcome = Outcome()
     with _Watch(outcome.sites):
         try:
-            template = builder._pipeline.template(specs, builder.host, asking(silent), 1)
+            template = builder._pipeline.template(specs, builder.host, cancellable_progress(silent), 1)
         except CompileError as error:
             return (
                 None

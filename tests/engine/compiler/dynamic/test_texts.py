@@ -12,9 +12,9 @@ import engine
 from engine.compiler.builder import Builder
 from engine.compiler.dynamic.template import Template
 from engine.options import Options
-from engine.stopping import asking, silent
+from engine.stopping import cancellable_progress, silent
 from engine.tensor import Array, TensorSpec
-from tests.engine.compiler.runtime.test_open_shapes import text, text_model
+from tests.engine.compiler.runtime.test_dynamic_shapes import text, text_model
 from tests.engine.onnx_files.models import model, node, onnx, save, value
 
 LENGTHS = (2, 3, 5, 7, 8, 15, 16, 17, 30, 31, 32, 33, 47, 63, 64, 65, 97, 127, 128, 129, 191, 256, 257, 300)
@@ -23,7 +23,7 @@ MOST_GUARDS = 10
 
 
 def causal_model(folder: Path) -> engine.RuntimeGraph:
-    """A block that adds what stands for places, and looks back alone: scores by a product, a triangle, a softmax."""
+    """Build a causal block with positions: scores by a product, a triangle, a softmax."""
     random = np.random.default_rng(1)
     nodes = [
         node("Shape", ["x"], ["sizes"]),
@@ -57,7 +57,7 @@ def vectors(batch: int, length: int) -> list[Array]:
 def template_of(graph: engine.RuntimeGraph, inputs: Sequence[Array]) -> Template:
     builder = Builder(graph, Options(threads=1, cache=None))
     specs = [TensorSpec(each.shape, each.dtype) for each in inputs]
-    return builder._pipeline.template(specs, builder.host, asking(silent), 1)
+    return builder._pipeline.template(specs, builder.host, cancellable_progress(silent), 1)
 
 
 @pytest.mark.parametrize("batch", [1, 3])

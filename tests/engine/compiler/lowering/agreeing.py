@@ -20,7 +20,7 @@ _levels_of_the_case: Sequence[str] = LEVELS
 
 
 def net_of(operators: Sequence[Operator], inputs: Sequence[Array]) -> RuntimeGraph:
-    """A graph of operators of the inputs 0, 1 ...; all their results are outputs, but constants."""
+    """Return a graph of operators of the inputs 0, 1 ...; all their results except constants are outputs."""
     ports = [op("pnnx.Input", f"in_{k}", "", str(k)) for k, _ in enumerate(inputs)]
     results = [name for each in operators if each.type != "prim::Constant" for name in each.outputs]
     ends = [op("pnnx.Output", f"out_{name}", name) for name in results]
@@ -55,7 +55,7 @@ def check(
 
 
 def everywhere(inputs: Sequence[Array], *operators: Operator, tolerance: float = 0.0) -> None:
-    """The same at every level that this machine runs; of a test's other cases than the last, at the host's alone."""
+    """Check the same at every level that this machine runs; only a test's last case below the host's level."""
     check(inputs, *operators, tolerance=tolerance, levels=_levels_of_the_case)
 
 

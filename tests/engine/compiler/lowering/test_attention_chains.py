@@ -57,7 +57,7 @@ def expression(text: str, inputs: str = "p") -> Operator:
 
 
 def kernels(net: RuntimeGraph, *inputs: Array, **given: Any) -> list[str]:
-    """What computed the reference's answer, from these last inputs and random ones before them."""
+    """Return the kernels that computed the reference's answer, for these last inputs and random ones before them."""
     session = Session(net, backend="compiled", cache=None, threads=2, **given)
     specs = [port.spec for port in net.inputs if port.spec is not None]
     values = [random(*spec.sizes) for spec in specs[: len(specs) - len(inputs)]] + list(inputs)
@@ -304,7 +304,7 @@ def test_heads_may_have_a_scale_of_their_own(shape: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("number", [0.0, 1e30, 1e-30, np.nan, np.inf])
 def test_scores_are_scaled_where_queries_could_not_be(number: float) -> None:
-    """What overflows, or is zero times infinity, is so of the products of all."""
+    """The products of all overflow, or are zero times infinity."""
     scale = np.full((3, 1, 1), number, F32)
     assert "attention" not in kernels(chain(expression("mul(@0,@1)", "p m"), mask=scale, stored=True))
 

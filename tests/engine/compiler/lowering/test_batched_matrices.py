@@ -24,7 +24,7 @@ def test_what_is_no_finer_stack_is_none(stack: tuple[int, ...], finer: tuple[int
 
 
 def seen(view: View, values: Array) -> Array:
-    """The numbers that a view of a row-major array stands for."""
+    """Return the numbers that a view of a row-major array stands for."""
     return np.lib.stride_tricks.as_strided(values.reshape(-1)[view.offset // 4 :], view.shape, view.meta.strides)
 
 

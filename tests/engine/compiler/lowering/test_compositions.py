@@ -17,7 +17,7 @@ SHAPES = [(1, 1, 1), (2, 3, 17), (3, 4, 5, 6), (2, 65, 2), (1, 16, 9, 1)]
 
 
 def check(net: RuntimeGraph, *inputs: np.ndarray) -> dict[str, str]:
-    """How the operators ran, where they gave the reference's answer."""
+    """Return how the operators ran, where they gave the reference's answer."""
     session = Session(net, backend="compiled", cache=None)
     found, wanted = session.run(inputs), Session(net, backend="reference").run(inputs)
     assert [(a.shape, a.dtype) for a in found] == [(a.shape, a.dtype) for a in wanted]
@@ -190,7 +190,7 @@ def test_constants_are_returned_in_their_shape(shape: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("dim", [0, 1, 2])
 def test_rows_may_be_joined_with_others_along_any_dimension(dim: int) -> None:
-    """A token before the others of a batch: among those its rows do not lie at one distance."""
+    """A token joined before others of a batch: its rows are not equally spaced in the result."""
     weight = RANDOM.standard_normal((8, 8)).astype(F32)
     net = built(
         INPUT,
@@ -257,7 +257,7 @@ def test_transposed_convolutions_of_images_of_a_single_row_or_column(
     "kind", ["torch.mean", "torch.var", "torch.std", "torch.amax", "torch.norm", "torch.logsumexp"]
 )
 def test_what_is_folded_whole_is_read_in_the_order_it_lies_in(kind: str) -> None:
-    """A convolution's result lies channels-last; a norm over all of it need not turn it."""
+    """A convolution's result is channels-last; a norm over all of it needs no transposition."""
     given = {"p": 2} if kind == "torch.norm" else {"unbiased": False} if kind in ("torch.var", "torch.std") else {}
     net = built(
         INPUT,
@@ -271,7 +271,7 @@ def test_what_is_folded_whole_is_read_in_the_order_it_lies_in(kind: str) -> None
 
 
 def test_element_wise_results_lie_in_the_order_of_what_they_are_made_of() -> None:
-    """The sources of a mixture, channels cut into two: read and written side by side, and turned by nobody."""
+    """The sources of a mixture are channels cut into two: read and written contiguously, without a transposition."""
     net = built(
         INPUT,
         conv("conv", "0", "1", (4, 48), (3,)),

@@ -1,4 +1,4 @@
-"""Lists of what a run computes: kernels read the items, and whoever reads the list itself still has it."""
+"""Lists of computed values: kernels read the items, and users of the list itself still get it."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def lowered_graph(graph: engine.RuntimeGraph, specs: list[engine.TensorSpec]) ->
 
 
 def state(lowering: Lowering) -> list[object]:
-    """All that the walk keeps."""
+    """Return the state of the walk."""
     kept = lowering.steps, lowering.results, lowering.constants, lowering.absorbed
     fusions = [(name, tuple(names)) for name, names in lowering.fusions.items()]
     return [*map(tuple, kept), dict(lowering.views), dict(lowering.reasons), fusions]
@@ -44,7 +44,7 @@ def made(steps: object) -> list[str]:
 
 
 def asked_twice(rule: KernelRule) -> KernelRule:
-    """The rule, held to its word."""
+    """Return the rule, checked to return the same when it is called twice."""
 
     def ask(context: Context) -> Lowered:
         before = state(context.lowering)

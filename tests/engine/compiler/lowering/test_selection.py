@@ -1,4 +1,4 @@
-"""Where a kernel cannot be made the next best computes the result, and the reference only where none can."""
+"""Fallbacks after a kernel fails to compile: the next candidate, and the reference only where none is left."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ SHAPE = (1, 64, 28, 28)
 
 @pytest.fixture(scope="module")
 def net() -> RuntimeGraph:
-    """A convolution that Winograd's algorithm is fastest for on any machine, and what is fused with it."""
+    """Return a convolution for which Winograd's algorithm is fastest on any machine, and its fused operators."""
     convolution = conv("conv", "0", "1", (64, 64), padding=(1, 1))
     return built(INPUT, convolution, op("F.relu", "relu", "1", "2"), op("pnnx.Output", "output", "2"), _0=SHAPE)
 
 
 def kinds(net: RuntimeGraph) -> dict[str, Any]:
-    """What computes each operator; the answer is the reference's."""
+    """Return the kernel kind of each operator; the answer is the reference's."""
     x = np.random.default_rng(7).standard_normal(SHAPE).astype(F32)
     session = Session(net, backend="compiled", cache=None, threads=1)
     (found,), (wanted,) = session.run([x]), Session(net, backend="reference").run([x])

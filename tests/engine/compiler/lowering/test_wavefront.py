@@ -33,7 +33,7 @@ def stack(type: str, *, layers: int = 2, steps: int = 40, batch: int = 1, ways: 
 
 
 def stacks(net: RuntimeGraph, *shape: int, **options: Any) -> list[int]:
-    """How many layers are computed side by side, of every kernel that does so."""
+    """Return the number of pipelined layers of every kernel that pipelines."""
     specs = [TensorSpec(shape, np.dtype(np.float32))]
     outputs = [op.inputs[0] for op in net.source.operators if op.type == "pnnx.Output"]
     lowering = Lowering(

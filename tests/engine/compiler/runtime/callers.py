@@ -13,7 +13,7 @@ from tests.patience import PATIENCE_S
 
 
 def wrong_answers(session: engine.Session, inputs: Sequence[Array], wanted: Sequence[Array], times: int) -> list[int]:
-    """Which of the inputs got another first output than is wanted, each run by a thread of its own, so many times."""
+    """Return the inputs whose first output was wrong, each run by a thread of its own, so many times."""
     wrong: list[int] = []
 
     def call(number: int) -> None:

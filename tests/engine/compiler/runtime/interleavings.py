@@ -62,7 +62,7 @@ class Instruction:
 
     @property
     def is_seen(self) -> bool:
-        """Whether other threads can tell that it was done."""
+        """Return whether other threads can observe the instruction."""
         if self.form == "call":
             return self.parts["callee"][0] == "%" or self.parts["callee"] in ("@sleep_on", "@wake_all", "@tell")
         return self.form in ("modify", "swap") or bool(self.parts.get("atomic"))
@@ -78,7 +78,7 @@ class Function:
 
 
 def parse(text: str) -> dict[str, Function]:
-    """The functions of a module by name; those that call the system are left out."""
+    """Return the functions of a module by name; those that make system calls are left out."""
     found = {}
     for name, parameters, body in re.findall(r"^define [^@]*@(\w+)\(([^)]*)\)[^{]*\{\n(.*?)^\}", text, re.M | re.S):
         if "@syscall" in body or "@clock_gettime" in body:
@@ -107,7 +107,7 @@ def _instruction(line: str) -> Instruction:
 
 
 def _living(lines: list[Instruction], blocks: Mapping[str, int]) -> Iterator[Instruction]:
-    """The lines with the values that are still to be read when each begins, so that others make no states differ."""
+    """Yield the lines with the values that are still to be read when each begins, so that others make no new states."""
     alive: list[frozenset[str]] = [frozenset()] * len(lines)
     previous = None
     while alive != previous:
@@ -122,7 +122,7 @@ def _living(lines: list[Instruction], blocks: Mapping[str, int]) -> Iterator[Ins
 
 
 class Thread(NamedTuple):
-    """Who it is, the calls it is in, innermost last, the word it sleeps on, and the kernel it is in."""
+    """Name of a thread, its call stack, innermost last, the word it sleeps on, and the kernel it is in."""
 
     name: str
     frames: tuple[tuple[str, int, Locals], ...]
@@ -140,13 +140,13 @@ class State(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Machine:
-    """A module that threads run.
+    """Module that threads run.
 
     Args:
-        constants: words that nobody changes, by address.
-        shared: the addresses of all others.
+        constants: words that no thread changes, by address.
+        shared: the addresses of all other words.
         observe: the ledger after a kernel began or ended, or after ``@tell(n)``; raises where that should not be.
-        may_wake: whether sleepers also wake up for no reason, as the system allows itself.
+        may_wake: whether waiters also wake up for no reason, as the system allows itself.
     """
 
     functions: Mapping[str, Function]
@@ -160,20 +160,20 @@ class Machine:
     _known: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
 
     def start(self, threads: Iterable[tuple[str, str, *tuple[int, ...]]], ledger: Any) -> State:
-        """The first state, all shared words zero.
+        """Return the first state, with all shared words zero.
 
         Args:
-            threads: of each its name, its function, and what that is given.
+            threads: of each its name, its function, and its arguments.
         """
         made = (self._enter(Thread(name, ()), call, given) for name, call, *given in threads)
         return State((0,) * len(self.shared), tuple(sorted(map(self._number, made))), ledger)
 
     def threads(self, state: State) -> list[Thread]:
-        """The threads of a state."""
+        """Return the threads of a state."""
         return [self._threads[number] for number in state.threads]
 
     def following(self, state: State) -> Iterator[tuple[str, State]]:
-        """Who may go on, and the state after that. Threads of one name are alike, whichever goes."""
+        """Yield the threads that may go on, and the state after that. Threads of one name are equivalent."""
         for number in set(state.threads):
             thread = self._threads[number]
             if thread.frames and not thread.asleep:
@@ -188,7 +188,7 @@ class Machine:
         return number
 
     def _step(self, state: State, number: int) -> State:
-        """One step of a thread that others can see, and its own business up to the next."""
+        """Run a step of a thread that others can observe, and its private steps up to the next."""
         thread = self._threads[number]
         name, at, kept = thread.frames[-1]
         line, values = self.functions[name].lines[at], dict(kept)
@@ -215,7 +215,7 @@ class Machine:
         return _with(state, number, after, ledger=self.observe(state.ledger, *event))
 
     def _access(self, number: int, value: int) -> tuple[int, int]:
-        """The thread after its step on a word of this value, and the word's value then; worked out once."""
+        """Return the thread after its step on a word of this value, and the word's new value; cached."""
         if (number, value) in self._known:
             return self._known[number, value]
         thread = self._threads[number]
@@ -311,7 +311,7 @@ def _chosen(phi: Instruction, before: str) -> str:
 
 
 def explore(machine: Machine, first: State) -> tuple[list[State], list[list[tuple[str, int]]]]:
-    """All states there can be, and of each who may go on, and to which."""
+    """Return all reachable states, with the threads that may go on and the states they lead to."""
     numbers, states, edges = {first: 0}, [first], []
     for state in states:
         edges.append([])
@@ -324,7 +324,7 @@ def explore(machine: Machine, first: State) -> tuple[list[State], list[list[tupl
 
 
 def comes_to_an_end(edges: list[list[tuple[str, int]]]) -> bool:
-    """Whether no thread can go on for ever, whichever may run; waking up for no reason does not count."""
+    """Return whether no thread can go on for ever; waking up for no reason does not count."""
     following = [[after for name, after in each if name != "nobody"] for each in edges]
     waiting = [0] * len(edges)
     for after in (after for each in following for after in each):

@@ -61,7 +61,7 @@ def picture(height: int, width: int) -> np.ndarray:
 
 @pytest.fixture
 def graph() -> engine.RuntimeGraph:
-    """Images with borders, which must be zero whoever wrote there before."""
+    """Return a graph of images with borders, which must be zero whatever was written there before."""
     return built(
         INPUT,
         conv("first", "0", "1", (3, 16), padding=(1, 1)),

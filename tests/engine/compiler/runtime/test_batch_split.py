@@ -1,4 +1,4 @@
-"""Parts of a batch side by side: the answers of each alone, whoever runs them, and nothing left of those that fail."""
+"""Parts of a batch in parallel: the answers of each by itself, and nothing left behind by those that fail."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHAPE = (1, 3, 24, 24)
 
 
 def net() -> RuntimeGraph:
-    """The batch is the first dimension of one result, and the second of the other."""
+    """Return a graph whose batch is the first dimension of one result, and the second of the other."""
     return built(
         INPUT,
         conv("a", "0", "1", (3, 8), padding=(1, 1)),

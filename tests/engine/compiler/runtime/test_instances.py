@@ -142,7 +142,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> CompileQueue:
-    """A process in which nobody else has compiled anything."""
+    """Return the queue of a process that has compiled nothing."""
     own = CompileQueue()
     monkeypatch.setattr(instances, "CACHE", ProgramCache())
     monkeypatch.setattr(instances, "QUEUE", own)
@@ -351,7 +351,7 @@ def test_a_compile_that_takes_too_long_is_given_up(
 def test_a_program_that_ends_while_something_is_compiled_says_nothing_of_it(
     monkeypatch: pytest.MonkeyPatch, alone: CompileQueue, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The interpreter gives no more threads before anybody else can tell that it ends."""
+    """The interpreter refuses new threads before anything else shows that it ends."""
     asked: list[int] = []
 
     def submit(pool: ThreadPoolExecutor, work: object) -> object:
@@ -404,7 +404,7 @@ def test_sessions_that_come_and_go_leave_neither_threads_nor_files() -> None:
 
 
 def counted(session: Session) -> list[int]:
-    """The compiles of a session from now on, by the size of what was compiled for."""
+    """Return the compiles of a session from now on, by input size."""
     made: list[int] = []
     instances = session._executor._graphs.of(session.graph).instances
     make = instances._make

@@ -19,7 +19,7 @@ NAME = "weights of this test"
 
 
 def take_mapped(path: Path) -> np.ndarray:  # type: ignore[type-arg]
-    """The file as one that nobody can open."""
+    """Make the file unreadable."""
     content = Path(path).read_bytes()
     descriptor = os.memfd_create(NAME)
     os.write(descriptor, content)

@@ -55,7 +55,7 @@ def chunks_of(segment: int) -> frozenset[tuple[int, int]]:
 
 
 def script(segments: tuple[int, ...], *, may_be_dismissed: bool = False) -> str:
-    """The leader, and the thread that dismisses the workers, as an instance and the worker pool do it."""
+    """Return the leader, and the thread that dismisses the workers, as an instance and the worker pool act."""
     stop = f"  call i64 @stop(ptr {TEAM}, i64 {STOP}, ptr null)"
     dismissed = f"load atomic i64, ptr {DISMISSED} seq_cst, align 8"
     lines = []
@@ -161,33 +161,33 @@ def test_in_every_order_all_chunks_are_computed_once_step_by_step_and_nobody_sle
     assert not left
 
 
-def looks_before_it_lies_down(text: str) -> str:
-    """Who is about to sleep says so after its last look."""
+def checks_before_registering(text: str) -> str:
+    """Register a waiter after its last check of the word."""
     return re.sub(r"(  %\w+ = atomicrmw add .*\n)(  %\w+ = load .*\n)(  %\w+ = load .*\n)", r"\2\3\1", text)
 
 
 def never_waits(text: str) -> str:
-    """A thread goes on to the next step while chunks of this one are computed."""
+    """Let a thread go on to the next step while chunks of this one are computed."""
     return re.sub(r"(acquire, align 8\n  %\w+ = icmp uge i64) %\w+, (%\w+)", r"\1 \2, \2", text)
 
 
 def never_is_late(text: str) -> str:
-    """A thread of an earlier run does not see that this is a later one."""
+    """Let a thread of an earlier run miss that this is a later one."""
     return re.sub(r"icmp ugt i64 %\w+, (%\w+)", r"icmp ugt i64 \1, \1", text)
 
 
-def stops_in_silence(text: str) -> str:
-    """Nobody is woken to leave."""
+def stops_without_waking(text: str) -> str:
+    """Wake no thread to leave."""
     return re.sub(r"(@stop.*\n.*\n.*\n)  call void @wake_all.*\n", r"\1", text)
 
 
 @pytest.mark.parametrize(
     ("spoil", "workers", "segments", "message"),
     [
-        (looks_before_it_lies_down, 1, (2,), "nobody is left to wake it|until the next run"),
+        (checks_before_registering, 1, (2,), "nobody is left to wake it|until the next run"),
         (never_waits, 1, (0,), "began before"),
         (never_is_late, 1, (2, 2), "twice"),
-        (stops_in_silence, 1, (2,), "nobody is left to wake it"),
+        (stops_without_waking, 1, (2,), "nobody is left to wake it"),
     ],
 )
 def test_the_exploration_finds_what_spoilt_code_does(
@@ -220,7 +220,7 @@ def test_the_code_does_what_the_table_says_and_nothing_else() -> None:
 
 
 def test_waiters_and_the_threads_that_wake_them_agree_on_one_order() -> None:
-    """The exploration takes it for granted: of two that write a word each and read the other's, one sees the other."""
+    """The exploration assumes: of two that write a word each and read the other's, one sees the other."""
     for rows in (
         ("publish", "check idle workers", "register idle", "recheck generation"),
         ("add ended", "check waiters", "register waiter", "recheck ended"),

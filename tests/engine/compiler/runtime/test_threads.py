@@ -1,4 +1,4 @@
-"""Teams of threads: right answers whoever calls and however often, and nothing left behind."""
+"""Teams of threads: right answers for all callers at any time, and nothing left behind."""
 
 from __future__ import annotations
 

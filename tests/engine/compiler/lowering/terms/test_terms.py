@@ -73,7 +73,7 @@ def _lowered_in(sample: Sample) -> Iterator[Recorded]:
 
 
 def evaluated(lowered: Term, inputs: list[object], shape: tuple[int, ...], level: str) -> Array:
-    """The tree over every element, its operands broadcast."""
+    """Evaluate the tree for every element, its operands broadcast."""
     given = [inputs[each] if isinstance(each, int) else each for each in lowered.inputs]
     arrays = [np.array(each, np.float32, order="C") for each in given]
     strides = [tuple(stride // 4 for stride in np.broadcast_to(each, shape).strides) for each in arrays]

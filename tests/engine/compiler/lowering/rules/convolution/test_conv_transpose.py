@@ -19,7 +19,7 @@ JOINED = (op("nn.Sigmoid", "after", "1", "2"),)
 
 
 def layer(rank: int, channels: tuple[int, int] = (6, 4), groups: int = 1, **given_: Any) -> Operator:
-    """A transposed convolution of 0, its weights and its bias random; what is not given is PyTorch's default."""
+    """Return a transposed convolution of 0 with random weights and bias; other parameters are PyTorch's defaults."""
     random = np.random.default_rng(3)
     given_ = {"stride": (1,) * rank, "dilation": (1,) * rank, **given_}
     kernel = given_["kernel_size"]

@@ -90,7 +90,7 @@ def test_tall_filters_of_one_channel(
 
 @pytest.mark.parametrize("after", ["softmax", "map", "conv"])
 def test_what_follows_an_image_whose_rows_are_columns(after: str) -> None:
-    """A signal is seen as an image: its taps lie side by side, and so do those of the result."""
+    """A signal is seen as an image: its taps and those of the result are contiguous."""
     following = {
         "softmax": [op("nn.Softmax", "softmax", "3", "4", dim=1)],
         "map": [op("pnnx.Expression", "mask", "3 2", "4", expr="mul(tanh(@0),@1)")],

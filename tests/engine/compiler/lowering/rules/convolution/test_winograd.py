@@ -1,4 +1,4 @@
-"""Which convolutions Winograd's algorithm takes, and that they agree with the reference."""
+"""Selection of Winograd's algorithm for convolutions, and its agreement with the reference."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def edges(dtype: str) -> Array:
 
 
 def pairs(dtype: str) -> tuple[Array, Array]:
-    """Every edge by every edge but 0: (19, 1) and (18,)."""
+    """Return every edge value by every edge value but 0: (19, 1) and (18,)."""
     found = edges(dtype)
     return found[:, None], found[found != 0]
 

@@ -10,7 +10,7 @@ import pytest
 from engine import Session, TensorSpec
 from engine.errors import EngineError
 from engine.pnnx import Operator
-from tests.engine.compiler.lowering.rules.elementwise.test_elements import values
+from tests.engine.compiler.lowering.rules.elementwise.test_typed_maps import values
 from tests.engine.graph.build import built, op
 
 F32 = np.dtype(np.float32)

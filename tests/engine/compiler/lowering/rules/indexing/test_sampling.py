@@ -12,7 +12,7 @@ from engine.compiler.kernels.images.grid_sample import Sampling
 from engine.layers.vision.grid import GridSample
 from tests.engine.compiler.kernels.guarded import guarded_array
 from tests.engine.compiler.kernels.running import LEVELS, run
-from tests.engine.compiler.lowering.rules.indexing.test_picking import kernel_of
+from tests.engine.compiler.lowering.rules.indexing.test_gather import kernel_of
 
 RANDOM = np.random.default_rng(31)
 MODES = ("bilinear", "nearest", "bicubic")

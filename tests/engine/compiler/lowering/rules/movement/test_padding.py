@@ -14,7 +14,7 @@ RANDOM = np.random.default_rng(5)
 
 
 def kernels_of(net: RuntimeGraph, shape: tuple[int, ...], rtol: float = 0.0) -> dict[str, str]:
-    """How the operators ran, where they gave the reference's answer twice: borders are clean the second time."""
+    """Return how the operators ran, after two runs with the reference's answer: borders stay clean."""
     x = RANDOM.standard_normal(shape).astype(F32)
     session = Session(net, backend="compiled", cache=None)
     wanted = Session(net, backend="reference").run([x])

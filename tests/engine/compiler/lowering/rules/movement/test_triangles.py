@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.engine.compiler.lowering.agreeing import check, everywhere
-from tests.engine.compiler.lowering.rules.elementwise.test_elements import values
+from tests.engine.compiler.lowering.rules.elementwise.test_typed_maps import values
 from tests.engine.graph.build import op
 
 DTYPES = ["bool", "uint8", "int16", "int32", "int64", "float32", "float64"]

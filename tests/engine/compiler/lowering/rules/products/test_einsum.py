@@ -43,10 +43,10 @@ def answer(equation: str, inputs: Sequence[Array]) -> Array:
 
 
 def run(equation: str, inputs: Sequence[Array], *tail: Operator, known: Sequence[int] = (), level: str = "") -> Array:
-    """The result of machine code, to which nothing is left but the einsum and what follows it.
+    """Return the result of machine code for the einsum and what follows it.
 
     Args:
-        tail: what makes z of the einsum's y.
+        tail: computes z from the einsum's y.
         known: numbers of the inputs that are stored in the graph.
     """
     names = [f"in{k}" for k, _ in enumerate(inputs)]

@@ -21,7 +21,7 @@ def drawn(*shape: int) -> Array:
 
 
 def experts(matrices: Array, rows: int | None, dtype: type = np.int32, *, turned: bool = False) -> Session:
-    """A session of input @ matrices[group], whose ends are the second input."""
+    """Return a session of input @ matrices[group], whose ends are the second input."""
     groups, terms, columns = matrices.shape
     made = [op("torch.transpose", "t", "0", "x", dim0=0, dim1=1)] if turned else []
     net = built(
@@ -40,7 +40,7 @@ def experts(matrices: Array, rows: int | None, dtype: type = np.int32, *, turned
 
 
 def expected(x: Array, matrices: Array, ends: list[int]) -> Array:
-    """What the formula says."""
+    """Return the result of the formula."""
     result, first = np.zeros((len(x), matrices.shape[2])), 0
     for matrix, last in zip(matrices, ends, strict=True):
         result[first:last], first = x[first:last].astype(np.float64) @ matrix, last

@@ -29,7 +29,7 @@ def random(*shape: int) -> Array:
 def module(
     operands: str, *specs: Any, outputs: str = "y", result: tuple[int, ...] | None = None, **given: Any
 ) -> RuntimeGraph:
-    """A module of the named operands; each name's spec is given once."""
+    """Return a module of the named operands; each name's spec is given once."""
     names = list(dict.fromkeys(operands.split()))
     weights = {
         "in_proj_weight": random(3 * WIDTH, WIDTH) / 5,

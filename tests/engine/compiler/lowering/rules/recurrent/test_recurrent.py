@@ -182,7 +182,7 @@ def test_a_long_sequence_is_done_in_pieces(type: str, monkeypatch: pytest.Monkey
 
 
 def onnx(type: str, x: tuple[int, ...], units: int, results: dict[str, tuple[int, ...]], **given: Any) -> RuntimeGraph:
-    """A network of one layer; the last two operands are its states where ``states`` says so."""
+    """Return a network of one layer; the last two operands are its states if ``states`` is set."""
     gates, ways = {"LSTM": 4, "GRU": 3, "RNN": 1}[type], 2 if given.get("direction") == "bidirectional" else 1
     shapes: dict[str, tuple[int, ...]] = {"w": (ways, gates * units, x[-1]), "r": (ways, gates * units, units)}
     shapes |= {"b": (ways, 2 * gates * units)} if given.pop("has_bias", True) else {}

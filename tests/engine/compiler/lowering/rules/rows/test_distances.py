@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.engine.compiler.lowering.rules.indexing.test_picking import kernel_of
-from tests.engine.compiler.lowering.rules.movement.test_moving import kernels_of, values
+from tests.engine.compiler.lowering.rules.indexing.test_gather import kernel_of
+from tests.engine.compiler.lowering.rules.movement.test_copies import kernels_of, values
 from tests.engine.graph.build import op
 
 NORMS: list[tuple[str, list[tuple[int, ...]], dict[str, Any]]] = [

@@ -12,7 +12,7 @@ from engine.compiler.kernels.ordering.scan import RunningExtreme
 from engine.layers.reduction.scan import CumMax, CumMin
 from tests.engine.compiler.kernels.guarded import guarded_array
 from tests.engine.compiler.kernels.running import LEVELS, run
-from tests.engine.compiler.lowering.rules.indexing.test_picking import kernel_of
+from tests.engine.compiler.lowering.rules.indexing.test_gather import kernel_of
 from tests.engine.compiler.lowering.rules.rows.test_sorting import awkward
 from tests.engine.graph.build import INPUT, built, op
 

@@ -22,7 +22,7 @@ def net(kind: str, dim: int, text: str, *shapes: tuple[int, ...]) -> RuntimeGrap
 
 
 def kernels(graph: RuntimeGraph, values: list[Array]) -> list[str]:
-    """What computed the reference's answer."""
+    """Return the kernels that computed the reference's answer."""
     session = Session(graph, backend="compiled", cache=None)
     (found,), (wanted,) = session.run(values), Session(graph, backend="reference").run(values)
     np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=2e-6)

@@ -13,7 +13,7 @@ from engine.layers.sorting.sorting import sort_order
 from engine.pnnx import Operator
 from tests.engine.compiler.kernels.guarded import guarded_array
 from tests.engine.compiler.kernels.running import LEVELS, run
-from tests.engine.compiler.lowering.rules.indexing.test_picking import SHAPES, kernel_of, kernels_of
+from tests.engine.compiler.lowering.rules.indexing.test_gather import SHAPES, kernel_of, kernels_of
 from tests.engine.graph.build import INPUT, built, op
 from tests.nightly import IS_NIGHTLY
 
@@ -159,7 +159,7 @@ def test_quantiles_and_medians_of_all(dim: int | None) -> None:
 
 
 def assert_lowered(x: np.ndarray, layer: Operator) -> None:
-    """One operator of x has a kernel, and gives what the reference gives."""
+    """Check that one operator of x has a kernel that gives the reference's answer."""
     net = built(INPUT, layer, op("pnnx.Output", "out", "1"), _0=x.shape)
     session = Session(net, backend="compiled", cache=None)
     (found,), (wanted,) = session.run([x]), Session(net, backend="reference").run([x])

@@ -12,7 +12,7 @@ from engine.pnnx import Operator
 from tests.engine.compiler.kernels.guarded import guarded_array
 from tests.engine.compiler.kernels.running import LEVELS, run
 from tests.engine.compiler.lowering.agreeing import check
-from tests.engine.compiler.lowering.rules.indexing.test_picking import kernel_of, kernels_of
+from tests.engine.compiler.lowering.rules.indexing.test_gather import kernel_of, kernels_of
 from tests.engine.graph.build import op
 
 RANDOM = np.random.default_rng(23)
@@ -94,7 +94,7 @@ def test_means_and_what_is_there_does_not_take_part(dtype: str, shape: tuple[int
 
 
 def scatter_reduce(reduce: str, *, dim: int, include_self: bool) -> Operator:
-    """One of operands 0, 1, 2, named after what it does."""
+    """Return a scatter_reduce of operands 0, 1, 2, named after its reduction."""
     name = f"{reduce}_{include_self}"
     given = {"dim": dim, "reduce": reduce, "include_self": include_self}
     return op("torch.scatter_reduce", name, "0 1 2", f"result_{name}", **given)

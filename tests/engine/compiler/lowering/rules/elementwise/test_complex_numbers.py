@@ -20,7 +20,7 @@ def complex_array(*sizes: int) -> np.ndarray:
 
 
 def session_of(type_: str, inputs: list[np.ndarray], **given: Any) -> Session:
-    """A graph of one operator, the answer of which is near the reference's."""
+    """Return a session of one operator whose answer agrees with the reference."""
     ports = [op("pnnx.Input", f"in_{k}", "", str(k)) for k, _ in enumerate(inputs)]
     specs: dict[str, Any] = {f"_{k}": TensorSpec(each.shape, each.dtype) for k, each in enumerate(inputs)}
     names = " ".join(str(k) for k, _ in enumerate(inputs))

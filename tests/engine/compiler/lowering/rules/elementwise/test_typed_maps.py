@@ -29,12 +29,12 @@ def values(dtype: str, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def kernel_of(type_: str, inputs: list[np.ndarray], **given: Any) -> str:
-    """What computed an operator, where the answer was the reference's to the bit."""
+    """Return the kernel of an operator whose answer is the reference's to the bit."""
     return kernels_of(inputs, [(type_, given)])[0]
 
 
 def kernels_of(inputs: list[np.ndarray], operators: list[tuple[str, dict[str, Any]]]) -> list[str]:
-    """What computed the operators of one graph, each of a type and parameters; the answers were the reference's."""
+    """Return the kernels of a graph's operators, each of a type and parameters; the answers are the reference's."""
     ports = [op("pnnx.Input", f"in_{k}", "", str(k)) for k, _ in enumerate(inputs)]
     specs = {f"_{k}": TensorSpec(each.shape, each.dtype) for k, each in enumerate(inputs)}
     names = " ".join(str(k) for k, _ in enumerate(inputs))

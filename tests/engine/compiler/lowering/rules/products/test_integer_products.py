@@ -25,7 +25,7 @@ def coded(shape: tuple[int, ...], dtype: Any = U8) -> Any:
 
 
 def net(type: str, x: Any, names: str, constants: dict[str, Any], inputs: dict[str, Any], **params: Any) -> Any:
-    """The product, what is made of its sums, and both of them returned."""
+    """Return the product and what is computed from its sums, both as outputs."""
     return built(
         *(op("pnnx.Input", f"in_{name}", "", name) for name in ("x", *inputs)),
         *(op("pnnx.Attribute", name, "", name, data=array) for name, array in constants.items()),

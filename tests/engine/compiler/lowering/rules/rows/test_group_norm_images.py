@@ -33,7 +33,7 @@ def instance_norm(rank: int, channels: int, *, affine: bool) -> Operator:
 
 
 def between(norm: Operator, channels: int, batch: int, sizes: tuple[int | None, ...]) -> RuntimeGraph:
-    """A norm between two convolutions, and an activation that joins it."""
+    """Return a norm between two convolutions, and an activation that is fused with it."""
     rank = len(sizes)
     padded: dict[str, Any] = {"kernel": (3,) * rank, "padding": (1,) * rank}
     return built(

@@ -40,7 +40,7 @@ def check(net: RuntimeGraph, *inputs: Array, kernel: str = "product", name: str 
 def net(
     type: str, *shapes: tuple[int, ...], orders: tuple[Any, ...] = (), tail: tuple[Any, ...] = (), **given: Any
 ) -> RuntimeGraph:
-    """A product of inputs, each with its dimensions put in an order first."""
+    """Return a product of inputs, each with its dimensions permuted first."""
     orders = orders or (None,) * len(shapes)
     stored = [
         shape if order is None else tuple(np.array(shape)[np.argsort(order)])

@@ -18,7 +18,7 @@ RANDOM = np.random.default_rng(47)
 
 
 def bag(indices: list[int], offsets: list[int], width: int = 5, **given: Any) -> str:
-    """What computed the bags, where the answers were the reference's."""
+    """Return the kernel of bags whose answers are the reference's."""
     table = RANDOM.standard_normal((4, width)).astype(np.float32)
     given = {"mode": 0, "include_last_offset": False, "padding_idx": None} | given
     inputs = [table, np.array(indices), np.array(offsets)]

@@ -1,4 +1,4 @@
-"""What ONNX writes, reads or compares at places that values say: the reference's answers, and its errors."""
+"""ONNX operators with index operands: the reference's answers, and its errors."""
 
 from __future__ import annotations
 

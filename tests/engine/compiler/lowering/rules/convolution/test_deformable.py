@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.engine.compiler.lowering.rules.movement.test_moving import kernels_of
+from tests.engine.compiler.lowering.rules.movement.test_copies import kernels_of
 from tests.engine.graph.build import op
 
 RANDOM = np.random.default_rng(43)

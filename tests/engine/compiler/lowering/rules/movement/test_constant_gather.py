@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from engine import Session, TensorSpec
-from tests.engine.compiler.lowering.rules.indexing.test_picking import kernel_of
+from tests.engine.compiler.lowering.rules.indexing.test_gather import kernel_of
 from tests.engine.graph.build import INPUT, built, op
 
 RANDOM = np.random.default_rng(37)

@@ -18,7 +18,7 @@ def values(*shape: int) -> np.ndarray:
 
 
 def kernels_of(operators: list[Any], inputs: list[np.ndarray], *outputs: str) -> dict[str, str]:
-    """What computed each operator, where the answers were the reference's."""
+    """Return the kernel of each operator, where the answers are the reference's."""
     ports = [op("pnnx.Input", f"in_{k}", "", str(k)) for k, _ in enumerate(inputs)]
     specs = {f"_{k}": TensorSpec(each.shape, each.dtype) for k, each in enumerate(inputs)}
     net = built(*ports, *operators, *(op("pnnx.Output", f"out_{name}", name) for name in outputs), **specs)

@@ -25,7 +25,7 @@ POOL: dict[str, Any] = {"kernel_size": (2, 2), "stride": (2, 2), "padding": (0, 
 
 
 def reader() -> engine.RuntimeGraph:
-    """What reads lines of text: convolutions, a pool, a recurrent layer, a softmax."""
+    """Return a model that reads lines of text: convolutions, a pool, a recurrent layer, a softmax."""
     random = np.random.default_rng(3)
 
     def some(*shape: int) -> Array:
@@ -95,7 +95,7 @@ def test_signals_of_any_length_give_what_the_reference_gives() -> None:
 
 
 def text_model() -> engine.RuntimeGraph:
-    """What reads text: a table, attention with a mask, a norm."""
+    """Return a model of text: a table, attention with a mask, a norm."""
     random = np.random.default_rng(5)
     weights = {name: random.standard_normal((32, 32)).astype(np.float32) / 8 for name in "qkv"}
     linears = [op("nn.Linear", f"to_{k}", "2", k, in_features=32, out_features=32, bias=False, weight=w)
@@ -141,7 +141,7 @@ def _is_known(compiled: CompiledGraph, length: int) -> bool:
 
 
 def picture_model() -> engine.RuntimeGraph:
-    """What makes pictures sharper: convolutions that Winograd's algorithm is for, between copies of three channels."""
+    """Return a model that sharpens pictures: Winograd convolutions between copies of three channels."""
     return built(
         INPUT,
         conv("first", "0", "1", (3, 32), padding=(1, 1)),
@@ -173,7 +173,7 @@ def test_a_new_size_of_a_picture_takes_next_to_no_compiler(
 
 
 def known_width(compiled: CompiledGraph) -> int:
-    """A width that the program for another one is right for, which is compiled first."""
+    """Return a width that another width's program is valid for, which is compiled first."""
     compiled.builder.program(specs(100))
     assert compiled.builder.has_template(specs(140))
     return 140
@@ -241,7 +241,7 @@ def test_shapes_share_code_in_memory_as_long_as_one_of_them_runs(dynamic_kernels
 
 
 def mobile() -> engine.RuntimeGraph:
-    """What looks at pictures of any height and width: strides, convolutions in groups, a residual, a mean."""
+    """Return a model for pictures of any size: strides, grouped convolutions, a residual, a mean."""
     random = np.random.default_rng(11)
     weight = random.standard_normal((10, 24)).astype(np.float32)
     return built(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.engine.compiler.lowering.rules.elementwise.test_complexes import complex_array, row, session_of
+from tests.engine.compiler.lowering.rules.elementwise.test_complex_numbers import complex_array, row, session_of
 
 MATRICES = [
     ((2, 3), (3, 4)), ((1, 1), (1, 1)), ((5, 3), (3,)), ((3,), (3, 4)), ((3,), (3,)), ((2, 5, 3), (2, 3, 4)),
