@@ -99,8 +99,8 @@ def not_json(exc: orjson.JSONDecodeError, place: str) -> InvalidRequestError:
     """Return the error for a text that is not JSON."""
     if _NON_FINITE.match(exc.doc, exc.pos):
         return InvalidRequestError(
-            f"the body is not JSON: {place} holds NaN or Infinity, which JSON cannot"
-            ' spell; write "NaN", "Infinity" or "-Infinity" with quotes, or send the tensor as base64 or .npy'
+            f"the body is not JSON: {place} has NaN or Infinity, which JSON lacks;"
+            ' write "NaN", "Infinity" or "-Infinity" with quotes, or send the tensor as base64 or .npy'
         )
     return InvalidRequestError(f"the body is not JSON: {exc.msg}, {place}")
 

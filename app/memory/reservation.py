@@ -281,7 +281,7 @@ def charged(count: int) -> AbstractContextManager[None]:
 
 
 def running(count: int) -> AbstractContextManager[None]:
-    """Hold so many bytes for a run, and more if values need larger tensors than shapes told.
+    """Hold so many bytes for a run, and more if values need larger tensors than the shapes did.
 
     Raises:
         RequestTooLargeError, QueueFullError: as MemoryBudget.take.

@@ -106,7 +106,7 @@ class Control:
         return {**arguments, "mark": await in_thread(partial(self._demand.mark, name))}
 
     def _begin(self, is_wanted: bool, arguments: Arguments) -> None:
-        """Apply what another process was told before this one started."""
+        """Apply a command that other workers executed before this one started."""
         self._demand.begin(arguments["name"], is_wanted, arguments["mark"], arguments.get("config"))
 
     def _check(self, name: str) -> None:

@@ -94,7 +94,7 @@ def _port(wanted: RequestedOutput, ports: WirePorts, model: str) -> WirePort:
             f" {quoted(each.name for each in ports.outputs)}"
         )
     if wanted.classes is not None and port.datatype in (*_HALVES, BYTES):
-        raise RefusedError(f"output '{port.name}': found classification of {port.datatype}, expected other numbers")
+        raise RefusedError(f"output '{port.name}': found classification, which is not supported for {port.datatype}")
     return port
 
 

@@ -193,7 +193,9 @@ def open_shared_memory(settings: Settings) -> MemoryRegions | None:
     if not settings.shared_memory:
         return None
     if settings.workers > 1:
-        raise SettingsError(f"shared_memory: found {settings.workers} workers, expected 1: each knows its own regions")
+        raise SettingsError(
+            f"shared_memory: found {settings.workers} workers, expected 1: each worker has its own regions"
+        )
     return MemoryRegions()
 
 

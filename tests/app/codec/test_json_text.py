@@ -93,7 +93,7 @@ def test_many_brackets_are_refused_without_being_parsed() -> None:
 
 @pytest.mark.parametrize("token", ["NaN", "Infinity", "-Infinity", "nan", "-inf"])
 def test_numbers_json_has_not_are_named(token: str) -> None:
-    with pytest.raises(InvalidRequestError, match='line 1 column [23] holds NaN or Infinity.*write "NaN"'):
+    with pytest.raises(InvalidRequestError, match='line 1 column [23] has NaN or Infinity.*write "NaN"'):
         parse_json(f"[{token}]".encode())
 
 

@@ -61,7 +61,7 @@ ROWS = [
     # the JSON text
     Bad(path=ONE, status=400, code="invalid_request", message="the body is empty"),
     js(ONE, "{", 400, "the body is not JSON: "),
-    js(ONE, '{"inputs": [[1, NaN, 3]]}', 400, "the body is not JSON: line 1 column 17 holds NaN or Infinity"),
+    js(ONE, '{"inputs": [[1, NaN, 3]]}', 400, "the body is not JSON: line 1 column 17 has NaN or Infinity"),
     js(ONE, '{"inputs": ' + "[" * 40 + "]" * 40 + "}", 400, "the JSON body is nested too deep: found 41 levels"),
     js(ONE, "[[1, 2, 3]]", 400, "the body: expected a JSON object such as"),
     js(ONE, "{}", 400, "the body: expected either 'inputs' or 'image'"),
