@@ -105,7 +105,7 @@ class LongList:
                 last = piece.rfind(b",")
                 if last < len(piece) - _MAX_NUMBER or last <= 0:
                     raise RequestTooLargeError(
-                        f"the JSON body has a number or blanks of {_MAX_NUMBER:,} bytes or more, expected fewer; {BINARY}",
+                        f"the JSON body has a number or blanks of {_MAX_NUMBER:,} bytes or more; {BINARY}",
                         limit=_MAX_NUMBER,
                     )
                 piece = piece[:last]

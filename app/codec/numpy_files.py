@@ -153,7 +153,7 @@ def _check_members(found: list[Member], settings: Settings) -> None:
     unpacked = sum(member.size for member in found)
     if unpacked > settings.max_body_bytes or len(found) > _MAX_MEMBERS:
         raise RequestTooLargeError(
-            f"the .npz body is too large when decompressed: found {unpacked} bytes in {len(found)} arrays, expected at most"
+            f"the decompressed .npz body is too large: found {unpacked} bytes in {len(found)} arrays, expected at most"
             f" {settings.max_body_bytes} bytes in {_MAX_MEMBERS}",
             found=min(unpacked, _MOST),
             limit=settings.max_body_bytes,

@@ -193,9 +193,7 @@ def open_shared_memory(settings: Settings) -> MemoryRegions | None:
     if not settings.shared_memory:
         return None
     if settings.workers > 1:
-        raise SettingsError(
-            f"shared_memory: found {settings.workers} workers, expected 1: each worker has its own regions"
-        )
+        raise SettingsError(f"shared_memory: found {settings.workers} workers, expected 1: regions are not shared")
     return MemoryRegions()
 
 
