@@ -29,7 +29,7 @@ from tests.app.http.v2 import test_repository
 from tests.app.models import test_verification
 from tests.app.models.registry import test_warmup
 from tests.app.pictures import npy, png
-from tests.app.process import test_calls, test_server, test_tls
+from tests.app.process import test_grpc_server, test_server, test_tls
 from tests.app.remote import test_mirror
 from tests.app.sample_models import TURNSTILE, elementwise, through, write_classifier, write_model
 from tests.app.tracing import test_spans
@@ -504,7 +504,7 @@ def test_setting_shared_memory_lets_clients_register_some(tmp_path: Path) -> Non
 def test_every_setting_has_a_test_of_its_effect() -> None:
     others = (
         test_access,
-        test_calls,
+        test_grpc_server,
         test_connection,
         test_hostile,
         test_mirror,
