@@ -64,7 +64,8 @@ _TITLES: Final = ("type", "computes", "operands", "parameters", "attributes", "r
 
 def render() -> str:
     """The whole page."""
-    signatures = [engine.registry[type] for type in engine.registry]
+    # Types of the engine's own never stand in a file: the compiler makes them.
+    signatures = [engine.registry[type] for type in engine.registry if not type.startswith("engine.")]
     ours = [each for each in signatures if each.layer.__module__.startswith(_LAYERS)]
     head = _HEAD.format(types=len(ours), layers=len({each.layer for each in ours}))
     families: dict[str, list[Signature]] = {}
