@@ -40,6 +40,10 @@ SECTIONS: Final[dict[str, tuple[str, str]]] = {
     ),
     "random_lines": ("Open sizes: ten thousand lines of text of random width", "RSS must not grow."),
     "random_pictures": ("Open sizes: ten thousand pictures of random height and width", "RSS must not grow."),
+    "classical": (
+        "Classical models",
+        "Pipelines of scikit-learn, LightGBM and XGBoost; a ratio is onnxruntime's time divided by ours, fastest runs.",
+    ),
     "servers": (
         "Serving: against other servers",
         "Each server on one core with one thread for the model, clients on other cores.",
@@ -87,6 +91,7 @@ COMMANDS: Final[dict[str, tuple[str, ...]]] = {
     "random_sizes": ("random_sizes --cache filled --save random_sizes",),
     "random_lines": ("random_shapes --save random_lines",),
     "random_pictures": ("random_shapes --pictures mobilenet_v3_small --save random_pictures",),
+    "classical": ("classical_models --save classical",),
     "servers": ("servers --folder {raw}/servers --save servers",),
     "serving": ("serving --save serving",),
     "engine_alone": ("servers.engine_alone --folder {raw}/servers --save engine_alone",),
