@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from engine.compiler.codegen.ir import Function, Index, Module, Value, as_value, constant
 from engine.compiler.kernels.attention.layout import Layout
-from engine.compiler.kernels.attention.mask_range import MaskRange, is_finite, largest_of
+from engine.compiler.kernels.attention.mask_range import MaskRange, is_finite, max_abs
 from engine.compiler.kernels.attention.rows import RowCode
 from engine.compiler.kernels.attention.tiles import TileFunctions
 from engine.compiler.kernels.channels import Panel, load_panel, width_of
@@ -116,7 +116,7 @@ class Writer:
         if isinstance(unseen, int) and not unseen:
             return 0
         values = f.at(self.at.value, f.mul(first, kernel.value.row))
-        highest = largest_of(f, values, kernel.value.row, unseen, kernel.values, lanes=kernel.host.lanes)
+        highest = max_abs(f, values, kernel.value.row, unseen, kernel.values, lanes=kernel.host.lanes)
         return f.select(is_finite(f, highest), as_value(0), as_value(kernel.keys))
 
     def _range_in_block(self, tile: Index, first_key: Index, count: Index) -> tuple[Index, Index]:

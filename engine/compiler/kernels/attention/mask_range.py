@@ -22,30 +22,30 @@ from engine.compiler.kernels.functions.arithmetic import absolute, bits, from_bi
 from engine.compiler.kernels.products.matrix import Matrix
 
 
-def nothing(lanes: int) -> Value:
-    """Return the start value of ``larger``."""
+def zero_bits(lanes: int) -> Value:
+    """Return the start value of ``max_abs_bits``."""
     return constant(0, vector(lanes, "i32"))
 
 
-def larger(f: Function, carried: Value, at: Value, count: int, lanes: int) -> Value:
+def max_abs_bits(f: Function, carried: Value, at: Value, count: int, lanes: int) -> Value:
     """Emit the maximum of ``carried`` and the absolute values of ``count`` numbers, as bits."""
     magnitude = integer(f, "and", bits(f, f.load_lanes(vector(lanes), at, count)), 0x7FFFFFFF)
     return f.intrinsic("umax", carried, magnitude)
 
 
-def largest(f: Function, carried: Value) -> Value:
+def max_abs_of_lanes(f: Function, carried: Value) -> Value:
     """Emit the largest absolute value of all lanes; NaN if one is NaN."""
     return from_bits(f, f.call(f"llvm.vector.reduce.umax.{mangled(carried.type)}", [carried], "i32"))
 
 
-def largest_of(f: Function, base: Value, pitch: int, rows: Index, columns: int, *, lanes: int) -> Value:
+def max_abs(f: Function, base: Value, pitch: int, rows: Index, columns: int, *, lanes: int) -> Value:
     """Emit the largest absolute value in some rows; NaN if one is NaN."""
-    with f.loop(0, rows, carry=[nothing(lanes)]) as row:
+    with f.loop(0, rows, carry=[zero_bits(lanes)]) as row:
         line, carried = f.at(base, f.mul(row.index, pitch)), row.carried[0]
         for column in range(0, columns, lanes):
-            carried = larger(f, carried, f.at(line, column), min(lanes, columns - column), lanes)
+            carried = max_abs_bits(f, carried, f.at(line, column), min(lanes, columns - column), lanes)
         row.carry([carried])
-    return largest(f, row.results[0])
+    return max_abs_of_lanes(f, row.results[0])
 
 
 def is_finite(f: Function, magnitude: Value) -> Value:
@@ -88,13 +88,13 @@ class MaskRange:
         masks = (f"mask{k}" for k in range(len(self.masks)))
         f = module.inner(name, [("ptr", each) for each in ("queries", "keys", "values", "span", *masks)])
         span = f.parameters[3]
-        self._keep(f, span, as_value(0), as_value(self.keys))
+        self._store_range(f, span, as_value(0), as_value(self.keys))
         with f.unless(self._reads_both_ends(f)):
-            self._keep(f, span, *self._key_range(f, *self._best_key(f)))
+            self._store_range(f, span, *self._key_range(f, *self._best_key(f)))
         f.finish()
         return name
 
-    def _keep(self, f: Function, span: Value, begin: Value, end: Value) -> None:
+    def _store_range(self, f: Function, span: Value, begin: Value, end: Value) -> None:
         for index, each in enumerate((begin, end)):
             f.store(each, f.at(span, index, 8), 8)
 
@@ -130,18 +130,18 @@ class MaskRange:
         def step(column: Index, count: int, carried: Sequence[Value]) -> list[Value]:
             """Update the range and the largest mask numbers before and behind it."""
             begin, end, before, behind = carried
-            is_seen, found = self._may_attend(f, column, count, limit)
-            here = f.binary("and", is_seen, f.compare("eq", begin, as_value(self.keys)))
+            may_attend, found = self._may_attend(f, column, count, limit)
+            here = f.binary("and", may_attend, f.compare("eq", begin, as_value(self.keys)))
             begin = f.select(here, as_value(column), begin)
             is_before = f.compare("eq", begin, as_value(self.keys))
-            end = f.select(is_seen, as_value(f.add(column, count)), end)
+            end = f.select(may_attend, as_value(f.add(column, count)), end)
             before = f.select(is_before, largest_number(f, [before, found]), before)
-            behind = f.select(is_seen, none, largest_number(f, [behind, found]))
+            behind = f.select(may_attend, none, largest_number(f, [behind, found]))
             return [begin, end, before, behind]
 
         begin, end, before, behind = self._walked(f, [as_value(self.keys), as_value(0), none, none], step)
         highest = fold_lanes(f, largest_number(f, [before, behind]), largest_number)
-        of_queries = largest_of(f, queries, self.query.row, self.rows, self.width, lanes=self.lanes)
+        of_queries = max_abs(f, queries, self.query.row, self.rows, self.width, lanes=self.lanes)
         reach = f.fmul(f.fmul(of_queries, self._largest_key(f, keys, key, (begin, end))), self._size)
         # Two scores differ by at most twice the reach; the third covers rounding.
         bound = f.fsub(limit, f.fmul(reach, constant(3.0, "float")))
@@ -219,7 +219,7 @@ class MaskRange:
         """Emit the largest absolute values among the excluded values, before and behind the range."""
         pitch, behind = self.value.row, f.at(values, f.mul(end, self.value.row))
         spans = (values, begin), (behind, f.sub(self.keys, end))
-        return [largest_of(f, at, pitch, count, self.values, lanes=self.lanes) for at, count in spans]
+        return [max_abs(f, at, pitch, count, self.values, lanes=self.lanes) for at, count in spans]
 
     def _largest_key(self, f: Function, keys: Value, key: Value, key_range: tuple[Value, Value]) -> Value:
         """Emit the largest absolute value among the best key and the excluded keys."""
@@ -227,20 +227,19 @@ class MaskRange:
         if pitch != 1:
             spans = (0, begin), (end, f.sub(self.keys, end)), (key, 1)
             found = [
-                largest_of(f, f.at(keys, f.mul(at, pitch)), pitch, count, self.width, lanes=lanes)
-                for at, count in spans
+                max_abs(f, f.at(keys, f.mul(at, pitch)), pitch, count, self.width, lanes=lanes) for at, count in spans
             ]
             return maximum(f, maximum(f, found[0], found[1]), found[2])
         whole = self.keys // lanes * lanes
-        with f.loop(0, self.width, carry=[nothing(lanes)]) as column:
+        with f.loop(0, self.width, carry=[zero_bits(lanes)]) as column:
             line = f.at(keys, f.mul(column.index, self.key.column))
-            carried = larger(f, column.carried[0], f.at(line, key), 1, lanes)
+            carried = max_abs_bits(f, column.carried[0], f.at(line, key), 1, lanes)
             if self._has_rest:
                 last, count = self._last
-                carried = larger(f, carried, f.at(line, last), count, lanes)
+                carried = max_abs_bits(f, carried, f.at(line, last), count, lanes)
             for first, stop in ((0, f.minimum(begin, whole)), (end, whole)):
                 with f.loop(first, stop, lanes, carry=[carried]) as part:
-                    part.carry([larger(f, part.carried[0], f.at(line, part.index), lanes, lanes)])
+                    part.carry([max_abs_bits(f, part.carried[0], f.at(line, part.index), lanes, lanes)])
                 (carried,) = part.results
             column.carry([carried])
-        return largest(f, column.results[0])
+        return max_abs_of_lanes(f, column.results[0])
