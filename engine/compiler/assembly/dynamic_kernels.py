@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from engine.compiler.codegen.ir import Form, Module, Sizes
+from engine.compiler.codegen.ir import GuardedTable, Module, Sizes
 from engine.compiler.codegen.ir.function import TABLE
 from engine.compiler.kernels.kernel import Kernel, specialised
 from engine.ir.dims import hint, is_symbolic
@@ -44,7 +44,7 @@ class _Variant:
     """Code with its guards."""
 
     function: str
-    form: Form
+    table: GuardedTable
     code: bytes
 
 
@@ -127,16 +127,16 @@ class DynamicKernelCache:
         """
         values = dynamic.sizes.values
         found = self._find(dynamic.key, hint(values))
-        if found is None or (is_symbolic(values) and not found.form.fits(values)):
+        if found is None or (is_symbolic(values) and not found.table.fits(values)):
             return None
-        return CachedCall(found.function, tuple(found.form.numbers(values)), found.code)
+        return CachedCall(found.function, tuple(found.table.numbers(values)), found.code)
 
     def _find(self, key: str, values: Sequence[int]) -> _Variant | None:
         with self._lock:
             variants = self._variants.get(key, ())
             if variants:
                 self._variants.move_to_end(key)
-        return next((each for each in variants if each.form.fits(values)), None)
+        return next((each for each in variants if each.table.fits(values)), None)
 
     def keep(self, dynamic: DynamicKernel, code: bytes) -> None:
         """Add code and evict what no longer fits."""
@@ -144,7 +144,7 @@ class DynamicKernelCache:
         with self._lock:
             variants = self._variants.get(dynamic.key, ())
             if all(each.function != function for each in variants):
-                self._variants[dynamic.key] = *variants, _Variant(function, Form(dynamic.sizes), code)
+                self._variants[dynamic.key] = *variants, _Variant(function, GuardedTable(dynamic.sizes), code)
                 self._variants.move_to_end(dynamic.key)
                 self._bytes += len(code)
             while self._bytes > KEPT_BYTES:

@@ -16,7 +16,7 @@ Modules: ``sizes`` (numbers read at run time), ``values`` (constants, types) -> 
 """
 
 from engine.compiler.codegen.ir.function import Function, Loop, Module, TooLargeError
-from engine.compiler.codegen.ir.sizes import Form, Sizes, hint, is_at_most, is_dynamic, is_varying
+from engine.compiler.codegen.ir.sizes import GuardedTable, Sizes, hint, is_at_most, is_dynamic, is_varying
 from engine.compiler.codegen.ir.values import (
     Index,
     Precision,
@@ -39,7 +39,7 @@ __all__ = [
     "Loop",
     "Module",
     "Precision",
-    "Form",
+    "GuardedTable",
     "Sizes",
     "TooLargeError",
     "Value",

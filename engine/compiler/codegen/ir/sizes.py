@@ -83,7 +83,7 @@ class Sizes:
         return [of(values) for _, of in self.reads.values()]
 
 
-class Form:
+class GuardedTable:
     """Guards and table of code emitted for some sizes, as Python functions of other sizes.
 
     The texts of guards and reads are Python expressions: one function of all guards and one of all reads are fast

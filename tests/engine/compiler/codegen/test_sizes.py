@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.compiler.codegen.ir import Form, Sizes, is_dynamic
+from engine.compiler.codegen.ir import GuardedTable, Sizes, is_dynamic
 from engine.compiler.codegen.ir.sizes import larger, smaller
 from engine.ir.dims import ShapeEnv
 
@@ -34,7 +34,7 @@ def test_arithmetic_gives_what_the_code_reads_for_any_other_sizes(
     if not steps:
         found = found + 0
     assert found.text == "%size.0"  # type: ignore[attr-defined]
-    for each in (sizes, Form(sizes)):
+    for each in (sizes, GuardedTable(sizes)):
         assert each.numbers([a, b]) == [expected] and each.numbers([c, d]) == [other]
     assert not sizes.guards
 
@@ -60,9 +60,9 @@ def test_what_asks_for_a_value_is_a_guard(ask: object, same: list[int], others: 
     value = 9 if same[0] == 9 else 13 if 13 in same else same[0]
     ask(sizes.dynamic(value))  # type: ignore[operator]
     assert sizes.guards
-    form = Form(sizes)
-    assert all(form.fits([each]) for each in [value, *same])
-    assert not any(form.fits([each]) for each in others)
+    table = GuardedTable(sizes)
+    assert all(table.fits([each]) for each in [value, *same])
+    assert not any(table.fits([each]) for each in others)
 
 
 def test_zero_and_one_stay_what_they_are() -> None:
@@ -80,7 +80,7 @@ def test_what_is_nested_too_deeply_for_a_text_fits_nothing() -> None:
     found = sizes.dynamic(7)
     for _ in range(5000):
         found = found + 1
-    assert found > 8 and not Form(sizes).fits([7])
+    assert found > 8 and not GuardedTable(sizes).fits([7])
 
 
 def test_code_of_a_symbolic_size_is_another_than_that_of_a_number() -> None:

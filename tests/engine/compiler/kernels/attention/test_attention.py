@@ -10,7 +10,7 @@ import pytest
 
 from engine.compiler.assembly.dynamic_kernels import DynamicKernel
 from engine.compiler.codegen.host import describe
-from engine.compiler.codegen.ir import Form, Module, TooLargeError
+from engine.compiler.codegen.ir import GuardedTable, Module, TooLargeError
 from engine.compiler.kernels.attention.attention import Attention
 from engine.compiler.kernels.attention.layout import TYPICAL_KEYS, choose_rows
 from engine.compiler.kernels.attention.rows import Mask
@@ -154,7 +154,7 @@ def test_any_number_of_keys_and_queries_with_the_same_code(level: str, is_causal
         kernels = [replace(like, queries=n, keys=n) for n in (98, 126, 127)]
         first, *others = [DynamicKernel(kernel, "host", 4) for kernel in kernels]
         first.write()
-        form = Form(first.sizes)
+        form = GuardedTable(first.sizes)
         assert all(form.fits(each.sizes.values) and each.key == first.key for each in others)
 
 
