@@ -76,16 +76,16 @@ def assemble(text: str, host: Host) -> bytes:
         CompileError: LLVM rejects the text; a defect of a kernel generator.
     """
     key = hashlib.sha256(f"{host.key}\n{text}".encode()).digest()
-    known = _objects.get(key)
+    known = _object_cache.get(key)
     if known is not None:
         return known
     machine = target_machine(host)
     code: bytes = machine.emit_object(_parse(text, host, machine))
-    _objects.keep(key, code)
+    _object_cache.keep(key, code)
     return code
 
 
-class _Objects:
+class _ObjectCache:
     """LRU cache of object code by the hash of its text."""
 
     def __init__(self) -> None:
@@ -110,7 +110,7 @@ class _Objects:
                 self._bytes -= len(self._codes.popitem(last=False)[1])
 
 
-_objects = _Objects()
+_object_cache = _ObjectCache()
 
 
 def assembly(text: str, host: Host) -> str:

@@ -69,7 +69,7 @@ class Module:
     def entry(self, name: str, parameters: Sequence[tuple[str, str]]) -> Function:
         """Add a function for callers that pass no table of sizes."""
         f = self.function(name, parameters)
-        f.is_given = False
+        f.takes_sizes = False
         return f
 
     def inner(self, name: str, parameters: Sequence[tuple[str, str]], *, result: str = "void") -> Function:
@@ -92,7 +92,7 @@ class Function(Instructions):
         self.parameters = [Value(f"%{each}", type_) for type_, each in parameters]
         self.attributes = "nounwind"
         self.linkage = ""
-        self.is_given = module.is_dynamic
+        self.takes_sizes = module.is_dynamic
         self._lines: list[str] = []
         self._count = 0
         self._block = "entry"
@@ -100,19 +100,19 @@ class Function(Instructions):
         self._reserved = 0
 
     def __str__(self) -> str:
-        parameters = ", ".join(f"{each.type} {each.text}" for each in self.given)
+        parameters = ", ".join(f"{each.type} {each.text}" for each in self.all_parameters)
         head = f"define {self.linkage}{self.result} @{self.name}({parameters}) {self.attributes} {{"
         body = "\n".join(self._lines)
         return "\n".join([head, "entry:", *self._reads(body), body, "}", ""])
 
     @property
-    def given(self) -> list[Value]:
+    def all_parameters(self) -> list[Value]:
         """Return the parameters, and the table of sizes if there is one."""
-        return [*self.parameters, *([TABLE] if self.is_given else [])]
+        return [*self.parameters, *([TABLE] if self.takes_sizes else [])]
 
     def _reads(self, body: str) -> Iterator[str]:
         """Yield the instructions that load the sizes in use."""
-        indices = {int(each) for each in _READS.findall(body)} if self.is_given else ()
+        indices = {int(each) for each in _READS.findall(body)} if self.takes_sizes else ()
         for index in sorted(indices):
             yield f"  %size.at{index} = getelementptr i64, ptr {TABLE.text}, i64 {index}"
             yield f"  {READ}{index} = load i64, ptr %size.at{index}, align 8"
@@ -120,8 +120,8 @@ class Function(Instructions):
     def call(self, name: str, arguments: Sequence[Value], result: str = "void") -> Value:
         """Call a function of this module or an intrinsic, which is declared if not defined here."""
         called = self.module.functions.get(name)
-        is_given = called is not None and called.is_given
-        return super().call(name, [*arguments, TABLE] if is_given else arguments, result)
+        takes_sizes = called is not None and called.takes_sizes
+        return super().call(name, [*arguments, TABLE] if takes_sizes else arguments, result)
 
     def op(self, type_: str, text: str) -> Value:
         """Emit an instruction and return its result."""
@@ -207,7 +207,9 @@ class Function(Instructions):
         with self._conditional(name, condition, f"{name}.after", f"{name}.then"):
             yield
 
-    def chosen(self, usual: Sequence[Value], condition: Value, otherwise: Callable[[], Sequence[Value]]) -> list[Value]:
+    def select_lazily(
+        self, usual: Sequence[Value], condition: Value, otherwise: Callable[[], Sequence[Value]]
+    ) -> list[Value]:
         """Return the usual values, or others if an i1 is true, which are computed only then."""
         before = self._block
         with self.when(condition):

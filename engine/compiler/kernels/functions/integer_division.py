@@ -74,7 +74,7 @@ def unsigned_raised(f: Function, base: Value, exponent: Value) -> Value:
             loop.carry(_step(f, loop.carried))
         return loop.results[:1]
 
-    return f.chosen(state[:1], is_large, others)[0]
+    return f.select_lazily(state[:1], is_large, others)[0]
 
 
 def _step(f: Function, state: Sequence[Value]) -> list[Value]:

@@ -114,7 +114,7 @@ def _parts(f: Function, x: Value) -> tuple[Value, Value, Value]:
     def mixed() -> list[Value]:
         return [f.select(is_large, a, b) for a, b in zip(_reduced_exactly(f, x), usual, strict=True)]
 
-    r, quadrant = f.chosen(usual, f.any(is_large), mixed)
+    r, quadrant = f.select_lazily(usual, f.any(is_large), mixed)
     r = between(f, r, -_QUARTER_PI, _QUARTER_PI)
     z = f.fmul(r, r)
     sine = f.fma(f.fmul(r, z), polynomial(f, z, _SIN), r)
