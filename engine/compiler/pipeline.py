@@ -194,7 +194,7 @@ class CompilePipeline:
 
     def optimised(self, specs: Sequence[TensorSpec], host: Host, progress: Progress) -> RuntimeGraph:
         """Return the optimised graph, with the branches and loops that these shapes decide inlined."""
-        taken = self._inlining.taken(specs)
+        taken = self._inlining.graph_for(specs)
         if self._optimised is None or taken is not self._taken:
             self._taken = taken
             off = self._options.passes_off - set(LOWERING_PASSES)

@@ -36,25 +36,25 @@ Choices = tuple[tuple[str, object], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Rewritten:
+class InlinedRound:
     """Source, and the decisions made; equal decisions on one graph give equal sources."""
 
     source: Graph
     choices: Choices
 
 
-def may_be_rewritten(op: RuntimeOperator) -> bool:
+def is_inlinable(op: RuntimeOperator) -> bool:
     """Return whether shapes may decide what becomes of an operator."""
     return type(op.definition) in _HANDLERS
 
 
-def rewritten(graph: RuntimeGraph, values: Mapping[str, object], budget: Budget) -> Rewritten | None:
+def inline_once(graph: RuntimeGraph, values: Mapping[str, object], budget: Budget) -> InlinedRound | None:
     """Return the source of a graph with everything decided inlined; None if nothing is.
 
     Args:
         values: known spec or value of every operand.
     """
-    walk = _Walk(graph, values, budget)
+    walk = _Rewriter(graph, values, budget)
     operators = {op.name: op for op in graph.operators}
     choices: list[tuple[str, object]] = []
     for source in graph.source.operators:
@@ -66,10 +66,10 @@ def rewritten(graph: RuntimeGraph, values: Mapping[str, object], budget: Budget)
             walk.sequences.follow(op)
         else:
             choices.append((op.name, choice))
-    return Rewritten(walk.splice.source, tuple(choices)) if choices else None
+    return InlinedRound(walk.splice.source, tuple(choices)) if choices else None
 
 
-class _Walk:
+class _Rewriter:
     """State of a walk over a graph."""
 
     def __init__(self, graph: RuntimeGraph, values: Mapping[str, object], budget: Budget) -> None:
@@ -140,15 +140,15 @@ class _Walk:
         return self._budget.add(iterations * size_of(body.operators) + others)
 
 
-_HANDLERS: Final[Mapping[type | None, Callable[[_Walk, RuntimeOperator], object]]] = {
-    If: _Walk.branch,
-    Loop: _Walk.loop,
-    Scan: _Walk.scan,
-    SequenceMap: _Walk.map,
-    SequenceAt: _Walk.sequence,
-    SequenceLength: _Walk.sequence,
-    ConcatFromSequence: _Walk.sequence,
-    SplitToSequence: _Walk.sequence,
+_HANDLERS: Final[Mapping[type | None, Callable[[_Rewriter, RuntimeOperator], object]]] = {
+    If: _Rewriter.branch,
+    Loop: _Rewriter.loop,
+    Scan: _Rewriter.scan,
+    SequenceMap: _Rewriter.map,
+    SequenceAt: _Rewriter.sequence,
+    SequenceLength: _Rewriter.sequence,
+    ConcatFromSequence: _Rewriter.sequence,
+    SplitToSequence: _Rewriter.sequence,
 }
 
 
@@ -164,33 +164,33 @@ class Inlining:
 
     def __init__(self, graph: RuntimeGraph) -> None:
         self._graph = graph
-        self._is_plain = not any(map(may_be_rewritten, graph.operators))
+        self._has_no_control_flow = not any(map(is_inlinable, graph.operators))
         self._kept: OrderedDict[Choices, RuntimeGraph] = OrderedDict()
         self._lock = threading.Lock()
         self._last: tuple[list[TensorSpec], RuntimeGraph] | None = None
 
-    def taken(self, specs: Sequence[TensorSpec]) -> RuntimeGraph:
+    def graph_for(self, specs: Sequence[TensorSpec]) -> RuntimeGraph:
         """Return the graph with everything inlined that these shapes decide; the graph itself if that is nothing.
 
         Raises:
             EngineError: an operator does not accept these shapes.
         """
-        if self._is_plain:
+        if self._has_no_control_flow:
             return self._graph
         with self._lock:
             if self._last is None or not _are_same(self._last[0], specs):  # a compilation calls this several times
-                self._last = list(specs), self._followed(specs)
+                self._last = list(specs), self._inlined(specs)
             return self._last[1]
 
-    def _followed(self, specs: Sequence[TensorSpec]) -> RuntimeGraph:
+    def _inlined(self, specs: Sequence[TensorSpec]) -> RuntimeGraph:
         """Return the graph after all rounds of inlining."""
         graph = self._graph
         own, budget, choices = size_of(graph.operators), Budget(), Choices()
         for _ in range(MOST_ROUNDS):
-            if not any(map(may_be_rewritten, graph.operators)):
+            if not any(map(is_inlinable, graph.operators)):
                 break
             budget.operators = MOST_ADDED + min(0, own - size_of(graph.operators))
-            found = rewritten(graph, graph.infer(specs), budget)
+            found = inline_once(graph, graph.infer(specs), budget)
             if found is None:
                 break
             choices = (*choices, *found.choices)

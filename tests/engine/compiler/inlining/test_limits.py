@@ -35,7 +35,7 @@ def looped(count: str, inside: Any, **weights: Any) -> Any:
 def taken(folder: Path, proto: Any, rows: int = 2) -> tuple[engine.RuntimeGraph, engine.RuntimeGraph]:
     """Return a graph, and the inlined graph for this number of rows."""
     graph = engine.load(save(folder, proto))
-    return graph, Inlining(graph).taken([engine.TensorSpec((rows, 3), FLOAT32)])
+    return graph, Inlining(graph).graph_for([engine.TensorSpec((rows, 3), FLOAT32)])
 
 
 def loops_of(graph: engine.RuntimeGraph) -> list[str]:
@@ -128,7 +128,7 @@ def test_of_looking_ahead_there_is_an_end(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(Body, "infer", counted)
     graph.infer(specs)
     once, analysed = analysed, 0
-    assert Inlining(graph).taken(specs) is graph
+    assert Inlining(graph).graph_for(specs) is graph
     assert analysed - once <= 4 * MOST_ADDED
 
 
@@ -136,9 +136,9 @@ def test_of_many_shapes_only_some_graphs_are_kept(tmp_path: Path) -> None:
     graph = engine.load(save(tmp_path, looped("rows", iteration("b", [node("Neg", ["bs"], ["t"])], "t"))))
     inlining = Inlining(graph)
     for rows in range(1, 2 + MOST_KEPT):
-        found = inlining.taken([engine.TensorSpec((rows, 3), FLOAT32)])
+        found = inlining.graph_for([engine.TensorSpec((rows, 3), FLOAT32)])
         assert not loops_of(found)
-        assert inlining.taken([engine.TensorSpec((rows, 3), FLOAT32)]) is found
+        assert inlining.graph_for([engine.TensorSpec((rows, 3), FLOAT32)]) is found
     kept = list(inlining._kept.values())
     assert len(kept) == MOST_KEPT
     assert sum(len(each.operators) for each in kept) <= MOST_KEPT_OPERATORS

@@ -154,8 +154,8 @@ def test_any_number_of_keys_and_queries_with_the_same_code(level: str, is_causal
         kernels = [replace(like, queries=n, keys=n) for n in (98, 126, 127)]
         first, *others = [DynamicKernel(kernel, "host", 4) for kernel in kernels]
         first.write()
-        form = GuardedTable(first.sizes)
-        assert all(form.fits(each.sizes.values) and each.key == first.key for each in others)
+        table = GuardedTable(first.sizes)
+        assert all(table.fits(each.sizes.values) and each.key == first.key for each in others)
 
 
 @pytest.mark.parametrize("level", LEVELS)
