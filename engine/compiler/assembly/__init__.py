@@ -1,5 +1,5 @@
-"""From lowered steps to an executable, in the order of ``generation``.
+"""From lowered steps to an executable (``generation``) or a template with symbolic sizes (``symbolic``).
 
-memory (an address in the arena for every tensor) -> clearing (borders that other tensors overwrite) -> objects (machine
-code of every distinct kernel) -> constants, one after the other.
+memory (arena plan; clearing of borders that other tensors overwrite) -> objects (machine code of every distinct kernel;
+``dynamic_kernels`` caches code with dynamic sizes) -> constants, one after the other.
 """

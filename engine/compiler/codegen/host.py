@@ -113,7 +113,7 @@ class Host:
     precision: Literal["float", "double"] = "float"
 
     def most_rows(self, vectors: int) -> int:
-        """Return the rows of sums, each ``vectors`` wide, that fit in registers beside the weights; 0 if none fits."""
+        """Return the rows of sums, each ``vectors`` wide, that fit in registers with the weights; 0 if none fits."""
         beside = self.reserved_registers
         if vectors == 1 and not self.broadcasts_from_memory:
             beside += _ALONE

@@ -1,9 +1,8 @@
 """Attention as one kernel.
 
-attention   the kernel
+attention   the kernel: loops over blocks of keys and tiles of queries
 layout      geometry and blocking
-writer      loops over blocks of keys and tiles of queries
 tiles       inner functions: scores of a tile, softmax weights, weighted sums of values
 rows        row-wise masking and softmax of the scores
-mask_range       mask range pruning: the keys a tile of queries has to read
+mask_range  mask range pruning: the keys a tile of queries has to read
 """

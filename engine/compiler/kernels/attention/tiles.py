@@ -21,7 +21,7 @@ class TileFunctions:
         name: of the kernel.
         width: columns of query and key.
         query, target: their strides.
-        rows: generator of the softmax; it also says how scores lie in memory.
+        rows: generator of the softmax; it also determines the layout of scores.
         sum_width: floats from row to row of the sums over several blocks.
         key_line: floats from column to column of the keys; None where they are packed.
         value_line: floats from value to value.

@@ -31,7 +31,7 @@ def live_totals(
 def is_resident(
     host: Host, tile: DepthwiseTile, kernel: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int]
 ) -> bool:
-    """Return whether all weights fit in registers beside the sums."""
+    """Return whether all weights fit in registers together with the sums."""
     return live_totals(tile, kernel, stride, dilation) + kernel[0] * kernel[1] + 2 <= host.registers
 
 

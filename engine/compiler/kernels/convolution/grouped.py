@@ -131,7 +131,7 @@ def _ranked(
         pixels = tile.rows * tile.columns
         positions = len({t * stride + k * dilation for t in range(tile.columns) for k in range(written)})
         shuffled = tile.rows * positions * (across // written)
-        # Pixels stay in registers beside the sums; those that find no register are loaded again.
+        # Pixels stay in registers with the sums; those that find no register are loaded again.
         live = pixels + tile.rows * positions + written + inputs + 2
         spilled = max(0, live - host.registers) * (across // written)
         step = max(pixels * across + shuffled, host.products_in_flight * across) + 0.5 * across + spilled
