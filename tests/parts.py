@@ -17,7 +17,7 @@ REST: Final = (
     "app/cli/test_export.py",  # the export extra
     "app/console",  # in a browser
     "app/models/registry/test_cycles.py",  # half a minute of loads beside requests
-    "app/process/test_calls.py",  # a server process for each test; app/grpc tests the same calls in this process
+    "app/process/test_grpc_server.py",  # a server process for each test; app/grpc tests the same calls in this process
     "app/process/test_tls.py",  # likewise
     "app/process/test_workers.py",  # likewise, with two workers; test_server.py in the main part has some as well
     "app/remote",  # stores behind other servers
