@@ -57,12 +57,12 @@ class BodyNotNowError(_UnreadBodyError, QueueFullError):
     """There is currently no memory for the body."""
 
 
-def broken_off() -> InvalidRequestError:
+def client_disconnected() -> InvalidRequestError:
     """Return the error of a request whose client left before the body was complete."""
     return InvalidRequestError("the body is incomplete: the client disconnected")
 
 
-def too_late() -> BodyTooLateError:
+def body_too_late() -> BodyTooLateError:
     """Return the error of a request whose body did not arrive in time."""
     return BodyTooLateError("the body did not arrive within the request's time")
 
@@ -90,12 +90,12 @@ def unread() -> AbstractContextManager[None]:
     return _NO_ROOM
 
 
-async def respond(request: Request, plane: DataPlane, asked: ModelRequest) -> Response:
+async def respond(request: Request, plane: DataPlane, model_request: ModelRequest) -> Response:
     """Return the answer to a request that runs a model and arrived by ASGI."""
     with plane.memory.answering() as reservation:
         limit = plane.settings.max_body_bytes
-        body = await read_body(request, limit, asked.deadline, reservation, asked.encodings)
-        reply = await until_disconnect(request, answer(plane, asked, body))
+        body = await read_body(request, limit, model_request.deadline, reservation, model_request.encodings)
+        reply = await until_disconnect(request, answer(plane, model_request, body))
     return ChargedResponse(reply.pieces, reservation, reply.media_type, reply.headers)
 
 
@@ -127,9 +127,9 @@ async def read_body(
             reservation.arrived()
             return body
     except ClientDisconnect:
-        raise broken_off() from None
+        raise client_disconnected() from None
     except TimeoutError:
-        raise too_late() from None
+        raise body_too_late() from None
 
 
 def encoding_of(head: Mapping[bytes, bytes]) -> str:

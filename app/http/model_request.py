@@ -87,13 +87,14 @@ class ModelRequest(Protocol):
         """
 
 
-async def answer(plane: DataPlane, asked: ModelRequest, body: bytearray) -> Reply:
+async def answer(plane: DataPlane, model_request: ModelRequest, body: bytearray) -> Reply:
     """Return the reply to a fully received request.
 
     Raises:
         ServiceError: the request failed.
     """
-    item = asked.work_item(body) if asked.is_short(body) else await asked.work_item_in_thread(body)
+    is_short = model_request.is_short(body)
+    item = model_request.work_item(body) if is_short else await model_request.work_item_in_thread(body)
     reply = plane.answer_now(*item)
     return await plane.infer_version(*item) if reply is None else reply
 

@@ -44,8 +44,8 @@ def tls_context(settings: Settings) -> ssl.SSLContext | None:
         SettingsError: a file is missing or invalid, or the files do not belong together.
     """
     if settings.tls_certificate is None:
-        if lonely := [name for name in _OTHERS if getattr(settings, name) is not None]:
-            raise SettingsError(f"{lonely[0]} needs tls_certificate")
+        if unused := [name for name in _OTHERS if getattr(settings, name) is not None]:
+            raise SettingsError(f"{unused[0]} needs tls_certificate")
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -64,9 +64,9 @@ def _load_certificate(context: ssl.SSLContext, settings: Settings) -> None:
     assert settings.tls_certificate is not None
     password = settings.tls_key_password
     # Without a callback OpenSSL would ask for the password at the terminal.
-    said = "" if password is None else password.get_secret_value()
+    password_text = "" if password is None else password.get_secret_value()
     try:
-        context.load_cert_chain(settings.tls_certificate, settings.tls_key, lambda: said)
+        context.load_cert_chain(settings.tls_certificate, settings.tls_key, lambda: password_text)
     except (OSError, ValueError) as exc:
         names = f"tls_certificate '{settings.tls_certificate}'"
         names += "" if settings.tls_key is None else f" and tls_key '{settings.tls_key}'"

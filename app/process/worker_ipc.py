@@ -330,13 +330,13 @@ def as_json(error: ServiceError) -> dict[str, Any]:
     return {"code": error.code, "message": error.message, "retry_after_s": retry_after_s}
 
 
-def as_error(said: dict[str, Any]) -> ServiceError:
+def as_error(data: dict[str, Any]) -> ServiceError:
     """Return the error that ``as_json`` was given."""
     known = {cls.code: cls for cls in _tree(ServiceError)}
-    cls = known.get(said["code"], InternalError)
+    cls = known.get(data["code"], InternalError)
     if issubclass(cls, RetryLaterError):
-        return cls(said["message"], retry_after_s=said["retry_after_s"])
-    return cls(said["message"])
+        return cls(data["message"], retry_after_s=data["retry_after_s"])
+    return cls(data["message"])
 
 
 def _tree(root: type[ServiceError]) -> Iterator[type[ServiceError]]:

@@ -167,26 +167,26 @@ class InferModelRequest:
 
     def _work_item(self, message: Message, body: bytearray) -> WorkItem:
         plane, head = self._plane, self._head
-        said, media_type = _Said(message, head.query, head.name), head.media_type
+        merged, media_type = _MergedParameters(message, head.query, head.name), head.media_type
         if media_type != JSON:
-            media_type = _possible(plane, said, media_type, head.accept)
-            if media_type in (NPZ, NPY) and said.outputs is None:
-                said.outputs = True
-        version, decode = plane.store.version(said.model, said.version), message.decode
+            media_type = _possible(plane, merged, media_type, head.accept)
+            if media_type in (NPZ, NPY) and merged.outputs is None:
+                merged.outputs = True
+        version, decode = plane.store.version(merged.model, merged.version), message.decode
         if message.is_long_text:
             decode = advised(decode, version.name)
         work = InferRequest(
             decode=decode,
-            outputs=said.outputs,
+            outputs=merged.outputs,
             draw=media_type == PNG,
-            parameters=said.parameters,
+            parameters=merged.parameters,
             is_light=body[0] in _LIGHT and len(body) <= (PLAIN_BYTES if body[0] == _NPY else LIGHT_BYTES),
             is_binary=media_type == NPY,
         )
         return WorkItem(version, work, _ENCODERS[media_type], self.deadline)
 
 
-class _Said:
+class _MergedParameters:
     """Parameters of body, path and query; values given twice must be equal."""
 
     __slots__ = ("model", "outputs", "parameters", "version")
@@ -202,15 +202,15 @@ class _Said:
             }  # fmt: skip
 
 
-def _possible(plane: DataPlane, said: _Said, media_type: str, accept: str) -> str:
+def _possible(plane: DataPlane, merged: _MergedParameters, media_type: str, accept: str) -> str:
     """Return the media type of the answer, now that the model is known: not all can be an image or a single tensor."""
     offered: Sequence[str] = _OFFERED
-    if media_type == PNG and not plane.can_draw(said.model, said.version):
+    if media_type == PNG and not plane.can_draw(merged.model, merged.version):
         offered = (JSON, NPZ)
     if media_type == NPY:
-        names = plane.output_names(said.model, said.version)
-        wanted = said.outputs if isinstance(said.outputs, tuple) else names
-        offered = (JSON, NPZ, NPY) if len(wanted) == 1 and said.outputs is not False else (JSON, NPZ)
+        names = plane.output_names(merged.model, merged.version)
+        wanted = merged.outputs if isinstance(merged.outputs, tuple) else names
+        offered = (JSON, NPZ, NPY) if len(wanted) == 1 and merged.outputs is not False else (JSON, NPZ)
     return media_type if media_type in offered else choose(accept, offered)
 
 
@@ -221,8 +221,8 @@ def _check_query(query: Mapping[str, str]) -> None:
             raise InvalidRequestError(f"unknown query parameter '{cut(key)}'{near}")
 
 
-def _agreed(what: str, *said: Any) -> Any:
-    values = [value for value in said if value is not None]
+def _agreed(what: str, *given: Any) -> Any:
+    values = [value for value in given if value is not None]
     for value in values[1:]:
         if value != values[0]:
             message = f"{what}: found both {brief(values[0])} and {brief(value)} in one request, expected one value"

@@ -23,8 +23,8 @@ class AsgiRequest:
 
     def __init__(self, connection: Connection, request: Request) -> None:
         self._connection, self._request = connection, request
-        self._body, self._is_whole, self._is_told = bytearray(), False, False
-        self._news = asyncio.Event()
+        self._body, self._is_whole, self._is_delivered = bytearray(), False, False
+        self._changed = asyncio.Event()
         self._is_chunked = False
 
     def begin(self) -> None:
@@ -55,7 +55,7 @@ class AsgiRequest:
         self._body += piece
         if len(self._body) > _HIGH_WATER:
             self._connection.hold("body")
-        self._news.set()
+        self._changed.set()
 
     def filled(self, count: int) -> memoryview | None:
         """Return None: pieces are passed to ``take``."""
@@ -67,12 +67,12 @@ class AsgiRequest:
     def complete(self) -> None:
         """Mark the body as complete."""
         self._is_whole = True
-        self._news.set()
+        self._changed.set()
 
     def lost(self) -> None:
         """Tell the application that the client has left, or was refused because it was too slow."""
         self._connection.release("body")
-        self._news.set()
+        self._changed.set()
 
     async def _run(self, scope: dict[str, Any]) -> None:
         connection, request = self._connection, self._request
@@ -90,14 +90,14 @@ class AsgiRequest:
         while True:
             if not self._connection.owns(self._request):  # it is answered, or the client has left
                 return {"type": "http.disconnect"}
-            if self._body or (self._is_whole and not self._is_told):
+            if self._body or (self._is_whole and not self._is_delivered):
                 break
             self._connection.write_continue(self._request)
             self._connection.release("body")
-            self._news.clear()
-            await self._news.wait()
+            self._changed.clear()
+            await self._changed.wait()
         body, self._body = bytes(self._body), bytearray()
-        self._is_told = self._is_whole
+        self._is_delivered = self._is_whole
         self._connection.release("body")
         return {"type": "http.request", "body": body, "more_body": not self._is_whole}
 
@@ -129,7 +129,7 @@ class AsgiRequest:
             self._connection.write(self._request, pieces)
         if not has_more:
             self._connection.end(self._request)
-            self._news.set()
+            self._changed.set()
 
     async def _drain(self) -> None:
         """Wait until the client has received most of what was written."""

@@ -13,7 +13,7 @@ from starlette.datastructures import QueryParams, State
 from app.errors import ModelNotReadyError, QueueFullError, ServiceError
 from app.http import responses
 from app.http.access import AccessPolicy
-from app.http.body import INLINE_BYTES, STEP, broken_off, check_announced, check_length, too_late, unread
+from app.http.body import INLINE_BYTES, STEP, body_too_late, check_announced, check_length, client_disconnected, unread
 from app.http.middleware import GONE, Exchange
 from app.http.model_request import ModelRequest, Reply, WorkItem
 from app.http.routes import infer
@@ -87,7 +87,7 @@ class Service:
             return AsgiRequest(connection, request)
         return InferenceRequest(connection, request, self, target)
 
-    def asked(self, head: Head, target: Target) -> ModelRequest:
+    def model_request(self, head: Head, target: Target) -> ModelRequest:
         """Return the model request of a head that is allowed.
 
         Raises:
@@ -128,14 +128,14 @@ class InferenceRequest:
         self._exchange = Exchange(request.head.method, request.head.path, request.head.headers)
         if service.spans is not None:
             self._exchange.begin_trace()
-        self._asked: ModelRequest | None = None
+        self._model_request: ModelRequest | None = None
         self._reservation: Reservation | None = None
         # The body, bytes of it that have arrived, and bytes of it that are charged.
         self._body, self._have, self._charged = bytearray(), 0, 0
         # Bytes after which it is known whether the request would be refused.
-        self._judged_at: int | None = None
+        self._refusable_at: int | None = None
         self._task: asyncio.Task[None] | None = None
-        self._is_over = self._is_told = False
+        self._is_over = self._is_counted = False
 
     # The head
 
@@ -144,11 +144,13 @@ class InferenceRequest:
         request, memory = self._request, self._plane.memory
         length = request.head.length or 0
         try:
-            asked = self._asked = self._service.asked(request.head, self._target)
-            if (version := asked.version) is not None and not version.scheduler.is_empty:
-                self._judged_at = asked.text_bytes(request.head.length)
-                self._judge()
-            check_announced(asked.encoding, length, self._plane.settings.max_body_bytes, asked.encodings)
+            model_request = self._model_request = self._service.model_request(request.head, self._target)
+            if (version := model_request.version) is not None and not version.scheduler.is_empty:
+                self._refusable_at = model_request.text_bytes(request.head.length)
+                self._refuse_early()
+            check_announced(
+                model_request.encoding, length, self._plane.settings.max_body_bytes, model_request.encodings
+            )
             self._reservation = memory.open()
             if length > INLINE_BYTES:
                 with unread():
@@ -158,18 +160,18 @@ class InferenceRequest:
         else:
             self._connection.write_continue(request)
 
-    def _judge(self) -> None:
+    def _refuse_early(self) -> None:
         """Refuse the request early if its model's queue would; if it may have a priority, after this has arrived.
 
         Raises:
             QueueFullError, ModelNotReadyError: it would wait too long, or the queue is full.
         """
-        asked, at = self._asked, self._judged_at
-        if asked is None or at is None or self._have < at:
+        model_request, at = self._model_request, self._refusable_at
+        if model_request is None or at is None or self._have < at:
             return
-        self._judged_at = None
-        if (version := asked.version) is not None and (not at or self._body.find(PRIORITY, 0, at) < 0):
-            self._plane.admit(version, asked.deadline)
+        self._refusable_at = None
+        if (version := model_request.version) is not None and (not at or self._body.find(PRIORITY, 0, at) < 0):
+            self._plane.admit(version, model_request.deadline)
 
     # The body
 
@@ -182,7 +184,7 @@ class InferenceRequest:
             self._body += piece
         else:
             if not self._have:
-                self._body = uninitialised(length, 0 if self._asked is None else self._asked.values_at)
+                self._body = uninitialised(length, 0 if self._model_request is None else self._model_request.values_at)
             self._body[self._have : self._have + count] = piece
         self._have += count
 
@@ -196,8 +198,8 @@ class InferenceRequest:
 
     def check_deadline(self) -> None:
         """Refuse the request if its deadline passes before the body is complete."""
-        if self._asked is not None and time.monotonic() > self._asked.deadline:
-            self._fail(too_late())
+        if self._model_request is not None and time.monotonic() > self._model_request.deadline:
+            self._fail(body_too_late())
 
     def _charge(self, count: int) -> bool:
         """Charge so many more bytes, and return whether the memory is available; otherwise the request is refused."""
@@ -205,7 +207,7 @@ class InferenceRequest:
             return False
         have = self._have + count
         try:
-            self._judge()
+            self._refuse_early()
             check_length(have, self._plane.settings.max_body_bytes)
             if have > self._charged:
                 with unread():
@@ -222,17 +224,17 @@ class InferenceRequest:
         """Answer the request, on the event loop if that takes no time, otherwise in a task."""
         if self._is_over:
             return
-        asked, reservation, body = self._asked, self._reservation, self._body
-        assert asked is not None and reservation is not None  # begin has set them, or the request is over
+        model_request, reservation, body = self._model_request, self._reservation, self._body
+        assert model_request is not None and reservation is not None  # begin has set them, or the request is over
         item: WorkItem | None = None
         reply: Reply | None = None
         self._exchange.enter()
         try:
             with reservation:
                 reservation.arrived()
-                self._judge()
-                if asked.is_short(body):
-                    item = asked.work_item(body)
+                self._refuse_early()
+                if model_request.is_short(body):
+                    item = model_request.work_item(body)
                     reply = self._plane.answer_now(*item)
         except Exception as error:
             self._fail(error)
@@ -240,20 +242,23 @@ class InferenceRequest:
             if reply is not None:
                 self._reply(reply)
             else:
-                self._task = self._connection.loop.create_task(self._later(asked, reservation, item))
+                answering = self._answer_in_threads(model_request, reservation, item)
+                self._task = self._connection.loop.create_task(answering)
                 self._connection.state.tasks.add(self._task)
                 self._task.add_done_callback(self._ended)
         finally:
             self._exchange.leave()
 
-    async def _later(self, asked: ModelRequest, reservation: Reservation, item: WorkItem | None) -> None:
+    async def _answer_in_threads(
+        self, model_request: ModelRequest, reservation: Reservation, item: WorkItem | None
+    ) -> None:
         """Make the answer in the model's threads."""
         self._exchange.enter()
         try:
             with reservation:
                 reply = None
                 if item is None:
-                    item = await asked.work_item_in_thread(self._body)
+                    item = await model_request.work_item_in_thread(self._body)
                     reply = self._plane.answer_now(*item)
                 if reply is None:
                     reply = await self._plane.infer_version(*item)
@@ -267,7 +272,7 @@ class InferenceRequest:
         self._connection.state.tasks.discard(task)
         if task.cancelled():
             self._connection.break_off(self._request)
-            self._over(GONE)
+            self._release(GONE)
 
     def _reply(self, reply: Reply) -> None:
         self._connection.count_refusal(is_refused=False)
@@ -308,7 +313,7 @@ class InferenceRequest:
             if not pieces:
                 break
             connection.write(request, [pieces.pop(0)])
-        self._over()
+        self._release()
         connection.end(request)
 
     def lost(self) -> None:
@@ -316,13 +321,13 @@ class InferenceRequest:
         if self._task is not None and not self._is_over:
             self._task.cancel()
         else:
-            self._over(broken_off().status)
+            self._release(client_disconnected().status)
 
-    def _over(self, status: int = 0) -> None:
+    def _release(self, status: int = 0) -> None:
         """Release what the request holds, and count and log it, once. status is that of a request without an answer."""
-        if self._is_told:
+        if self._is_counted:
             return
-        self._is_over = self._is_told = True
+        self._is_over = self._is_counted = True
         service, exchange = self._service, self._exchange
         exchange.status, exchange.received = exchange.status or status, self._have
         if self._reservation is not None:

@@ -184,7 +184,7 @@ async def models(request: Request) -> Response:
 
 async def model(request: Request) -> Response:
     """Return inputs, outputs and versions of a model."""
-    entry, _, found = await asked(request)
+    entry, _, found = await find_model(request)
     return json_response(model_metadata(entry, found))
 
 
@@ -196,7 +196,7 @@ async def model_ready(request: Request) -> Response:
 
 async def config(request: Request) -> Response:
     """Return the configuration of a model."""
-    return json_response(model_config(*await asked(request)))
+    return json_response(model_config(*await find_model(request)))
 
 
 async def statistics(request: Request) -> Response:
@@ -210,7 +210,7 @@ async def all_statistics(request: Request) -> Response:
     return json_response({"model_stats": lookup.statistics(dataplane(request).store, None, None)})
 
 
-async def asked(request: Request) -> tuple[Entry, Version, Model]:
+async def find_model(request: Request) -> tuple[Entry, Version, Model]:
     """Return the model of a path in a ready version, with its ports cached.
 
     Raises:

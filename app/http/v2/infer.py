@@ -137,19 +137,19 @@ class V2ModelRequest:
             raise InvalidRequestError("the body is empty, expected JSON or a tensor")
         return parse_request(body, read_header_length(self._head.given, len(body)), self._plane.settings)
 
-    def _work_item(self, said: V2Request, size: int) -> WorkItem:
+    def _work_item(self, request: V2Request, size: int) -> WorkItem:
         model, packing, trace = self._model, self._head.packing, self._trace
-        told_size = size if self._head.encoding == "identity" else None
-        plan, work = prepare(said, model, self._plane.settings, self._regions, size=told_size)
+        known_size = size if self._head.encoding == "identity" else None
+        plan, work = prepare(request, model, self._plane.settings, self._regions, size=known_size)
         if packing is not None:  # which takes time
             work = work._replace(is_light=False)
 
         def write(answer: Answer) -> Reply:
-            trace.record(answer.model, answer.version, said.id, answer.result.timing)
+            trace.record(answer.model, answer.version, request.id, answer.result.timing)
             encoded = encode(plan, answer.result.outputs, model.labels, answer.model, answer.version)
             return _reply_of(encoded, packing)
 
-        return WorkItem(self.version, work, write, request_deadline(self.deadline, said))
+        return WorkItem(self.version, work, write, request_deadline(self.deadline, request))
 
 
 def _reply_of(encoded: Encoded, packing: str | None) -> Reply:

@@ -136,7 +136,7 @@ def test_without_a_certificate_there_is_no_tls() -> None:
         ({"tls_certificate": "certificate"}, r"^tls_certificate '.*cert.pem': cannot be read"),
         ({"tls_certificate": "certificate", "tls_key": "client"}, r"tls_key '.*': cannot be read: KEY_VALUES"),
         ({"tls_certificate": "certificate", "tls_key": "locked"}, r"does the key need tls_key_password"),
-        ({"tls_certificate": "certificate", "tls_key": "locked", "tls_key_password": "guess"}, "not what it should"),
+        ({"tls_certificate": "certificate", "tls_key": "locked", "tls_key_password": "guess"}, "cannot be read"),
         ({"tls_certificate": "both", "tls_client_ca": "nowhere"}, r"^tls_client_ca '.*nowhere': No such file"),
         ({"tls_certificate": "both", "tls_client_ca": "key"}, r"^tls_client_ca '.*': cannot be read"),
     ],
