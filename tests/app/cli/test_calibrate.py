@@ -15,6 +15,6 @@ def test_this_machine_is_measured_shown_and_kept(tmp_path: Path, capsys: pytest.
     out, error = capsys.readouterr()
     lines = out.splitlines()
     assert (status, error) == (0, "")
-    assert re.fullmatch(r".+: \w+, \d+ schedulers, \d+ registers", lines[0])
+    assert re.fullmatch(r".+: \w+, \d+ lanes, \d+ registers", lines[0])
     assert any(re.fullmatch(r"memory\s+\d+", line) for line in lines)
     assert len(list((tmp_path / "kept").iterdir())) == 1
