@@ -136,7 +136,7 @@ def _of_file(path: Path) -> Rights:
 def _check_permissions(path: Path | None) -> None:
     try:
         mode = 0 if path is None else os.stat(path).st_mode
-    except OSError:  # it is gone again
+    except OSError:  # it was deleted again
         return
     if mode & stat.S_IWOTH:
         log.warning("keys_file '%s' is writable by every user of this machine; run chmod o-w", path)

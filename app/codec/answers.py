@@ -24,18 +24,18 @@ _OPTIONS: Final = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
 _TEXT: Final = 24
 _NUMBER: Final = 48
 # Values written without a pause: writing holds the interpreter lock, 1 ms for so many and at most a MiB.
-SLAB: Final = 1 << 15
+CHUNK_VALUES: Final = 1 << 15
 # Pieces of an answer are joined up to so many bytes.
 _PIECE: Final = 1 << 19
 
 
-class Slabs:
-    """Large flat array in an answer, written in slabs so that other threads run in between."""
+class ChunkedArray:
+    """Large flat array in an answer, written in chunks so that other threads run in between."""
 
     def __init__(self, flat: NDArray[Any]) -> None:
         self._flat = flat
-        self._is_spelt = not _is_finite(flat)
-        if self._is_spelt:
+        self._has_non_finite = not _is_finite(flat)
+        if self._has_non_finite:
             charge(_NUMBER * flat.size)
 
     def pieces(self) -> Iterator[bytes]:
@@ -44,16 +44,17 @@ class Slabs:
         Raises:
             DeadlineExceededError: the request was cancelled.
         """
-        for start in range(0, self._flat.size, SLAB):
+        for start in range(0, self._flat.size, CHUNK_VALUES):
             check()
-            text = orjson.dumps(_values(self._flat[start : start + SLAB], self._is_spelt), option=_OPTIONS)
+            chunk = self._flat[start : start + CHUNK_VALUES]
+            text = orjson.dumps(_values(chunk, self._has_non_finite), option=_OPTIONS)
             yield b"," if start else b"["
             yield text[1:-1]
         yield b"]"
 
 
 def dump_pieces(value: object) -> list[bytes]:
-    """Return JSON as ``dump_json`` does, in pieces if there are ``Slabs`` in its objects.
+    """Return JSON as ``dump_json`` does, in pieces if there are ``ChunkedArray`` in its objects.
 
     Raises:
         DeadlineExceededError: the request was cancelled.
@@ -71,9 +72,9 @@ def dump_pieces(value: object) -> list[bytes]:
 
 
 def _pieces(value: object) -> Iterator[bytes]:
-    if isinstance(value, Slabs):
+    if isinstance(value, ChunkedArray):
         yield from value.pieces()
-    elif isinstance(value, dict) and _has_slabs(value):
+    elif isinstance(value, dict) and _has_chunked(value):
         for number, (key, item) in enumerate(value.items()):
             yield (b"," if number else b"{") + dump_json({key: None})[1 : -len(b"null}")]
             yield from _pieces(item)
@@ -82,8 +83,8 @@ def _pieces(value: object) -> Iterator[bytes]:
         yield dump_json(value)
 
 
-def _has_slabs(value: object) -> bool:
-    return isinstance(value, Slabs) or (isinstance(value, dict) and any(map(_has_slabs, value.values())))
+def _has_chunked(value: object) -> bool:
+    return isinstance(value, ChunkedArray) or (isinstance(value, dict) and any(map(_has_chunked, value.values())))
 
 
 def dump_json(value: object) -> bytes:
@@ -95,19 +96,19 @@ def dump_json(value: object) -> bytes:
     try:
         return orjson.dumps(value, option=_OPTIONS)
     except orjson.JSONEncodeError:
-        return orjson.dumps(_sayable(value), option=_OPTIONS)
+        return orjson.dumps(_encodable(value), option=_OPTIONS)
 
 
-def _sayable(value: object, depth: int = 0) -> object:
+def _encodable(value: object, depth: int = 0) -> object:
     """Return the value with text in place of what orjson cannot write."""
     if value is None or isinstance(value, (bool, float, np.ndarray, np.generic)):
         return value
     if isinstance(value, int) and -(2**63) <= value < 2**64:
         return value
     if isinstance(value, Mapping) and depth < _DEPTH:
-        return {str(_sayable(key, _DEPTH)): _sayable(item, depth + 1) for key, item in value.items()}
+        return {str(_encodable(key, _DEPTH)): _encodable(item, depth + 1) for key, item in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)) and depth < _DEPTH:
-        return [_sayable(item, depth + 1) for item in value]
+        return [_encodable(item, depth + 1) for item in value]
     return as_text(value)
 
 
@@ -122,11 +123,11 @@ def as_text(value: object, limit: int = _LONGEST) -> str:
 
 
 def json_tensor(array: NDArray[Any]) -> dict[str, Any]:
-    """Return ``{"shape", "dtype", "data"}`` with flat data in row-major order, as ``Slabs`` if large."""
+    """Return ``{"shape", "dtype", "data"}`` with flat data in row-major order, as ``ChunkedArray`` if large."""
     if is_text(array.dtype):
         return {"shape": list(array.shape), "dtype": dtype_name(array.dtype), "data": as_strings(array)}
     flat = portable(array).ravel()
-    data = Slabs(flat) if flat.size > SLAB else _small(flat)
+    data = ChunkedArray(flat) if flat.size > CHUNK_VALUES else _small(flat)
     return {"shape": list(array.shape), "dtype": dtype_name(array.dtype), "data": data}
 
 
@@ -147,24 +148,24 @@ def _is_finite(flat: NDArray[Any]) -> bool:
     return flat.dtype.kind not in "fc" or bool(np.isfinite(flat).all())
 
 
-def _values(flat: NDArray[Any], is_spelt: bool) -> NDArray[Any] | list[Any]:
-    """Return values that orjson can write, NaN and infinities as strings if is_spelt.
+def _values(flat: NDArray[Any], has_non_finite: bool) -> NDArray[Any] | list[Any]:
+    """Return values that orjson can write, NaN and infinities as strings if has_non_finite.
 
-    is_spelt: whether any value of the whole array is not finite; then the others are written as float64.
+    has_non_finite: whether any value of the whole array is not finite; then the others are written as float64.
     """
     if flat.dtype.kind == "c":
-        values = _values(flat.view(flat.real.dtype), is_spelt)
+        values = _values(flat.view(flat.real.dtype), has_non_finite)
         numbers: list[Any] = values if isinstance(values, list) else values.tolist()
         return [list(pair) for pair in zip(numbers[::2], numbers[1::2], strict=True)]
-    if not is_spelt:
+    if not has_non_finite:
         return flat
-    spelt: list[Any] = flat.tolist()
+    texts: list[Any] = flat.tolist()
     for index in np.flatnonzero(~np.isfinite(flat)):
-        spelt[index] = _spell(spelt[index])
-    return spelt
+        texts[index] = _non_finite_text(texts[index])
+    return texts
 
 
-def _spell(value: float) -> str:
+def _non_finite_text(value: float) -> str:
     if value != value:
         return "NaN"
     return "Infinity" if value > 0 else "-Infinity"

@@ -22,7 +22,7 @@ _WIDE: Final = np.dtype(np.float64)
 # Integers below it are exact in float64.
 _EXACT: Final = 2.0**53
 _LEAST_INT64: Final = -(2.0**63)
-_SPELLINGS: Final = {
+_TYPE_NAMES: Final = {
     dict: "an object", str: "a string", type(None): "null", bool: "true or false", float: "a number with a fraction",
 }  # fmt: skip
 
@@ -123,7 +123,7 @@ def _large_integers(value: object, dtype: np.dtype[Any]) -> NDArray[Any]:
 def _bools(value: object, port: engine.Port) -> NDArray[Any]:
     for kind in _leaf_types(value) - {bool}:
         raise InputMismatchError(
-            f"input '{port.name}': found {_SPELLINGS.get(kind, 'a number')}, expected true or false", input=port.name
+            f"input '{port.name}': found {_TYPE_NAMES.get(kind, 'a number')}, expected true or false", input=port.name
         )
     return np.array(value, np.bool_)
 
@@ -154,9 +154,9 @@ def _first(value: object) -> object:
 
 def _wrong_kind(port: engine.Port, kind: type) -> InputMismatchError:
     return InputMismatchError(
-        f"input '{port.name}': found {_SPELLINGS.get(kind, kind.__name__)}, expected numbers for {describe(port)}",
+        f"input '{port.name}': found {_TYPE_NAMES.get(kind, kind.__name__)}, expected numbers for {describe(port)}",
         input=port.name,
-        found=_SPELLINGS.get(kind, kind.__name__),
+        found=_TYPE_NAMES.get(kind, kind.__name__),
         expected=describe(port),
     )
 
@@ -164,7 +164,7 @@ def _wrong_kind(port: engine.Port, kind: type) -> InputMismatchError:
 def _not_a_tensor(value: object, port: engine.Port, exc: Exception) -> InputMismatchError:
     for kind in _leaf_types(value) - {int, float, bool}:
         return _wrong_kind(port, kind)
-    found = "lists of unequal length" if isinstance(exc, ValueError) else spelling(value)
+    found = "lists of unequal length" if isinstance(exc, ValueError) else json_type_name(value)
     return InputMismatchError(
         f"input '{port.name}': found {found}, expected evenly nested lists of numbers for {describe(port)}",
         input=port.name,
@@ -173,6 +173,6 @@ def _not_a_tensor(value: object, port: engine.Port, exc: Exception) -> InputMism
     )
 
 
-def spelling(value: object) -> str:
+def json_type_name(value: object) -> str:
     """Return the name of a value's type in JSON's terms."""
-    return _SPELLINGS.get(type(value), "a list" if isinstance(value, list) else "a number")
+    return _TYPE_NAMES.get(type(value), "a list" if isinstance(value, list) else "a number")

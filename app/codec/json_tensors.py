@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 import engine
 from app.arrays import dtype_name, is_text
-from app.codec.json_numbers import spelling, to_array
+from app.codec.json_numbers import json_type_name, to_array
 from app.errors import InputMismatchError, InvalidRequestError, RequestTooLargeError
 from app.images.decode import Picture
 from app.memory.reservation import charge, check
@@ -86,7 +86,7 @@ def _pictures(value: object) -> tuple[Picture, ...] | None:
 
 def _base64(text: object, where: str) -> bytes:
     if not isinstance(text, (str, memoryview)):
-        raise InvalidRequestError(f"{where}: found {spelling(text)}, expected a base64 string")
+        raise InvalidRequestError(f"{where}: found {json_type_name(text)}, expected a base64 string")
     raw = memoryview(text.encode(errors="replace")) if isinstance(text, str) else text
     if bytes(raw[: len(_DATA_URL)]) == _DATA_URL:  # from a browser's FileReader: data:image/png;base64,...
         raw = raw[bytes(raw[:_MAX_DATA_URL]).find(b",") + 1 :]
@@ -144,7 +144,7 @@ def filled(data: object, shape: tuple[int, ...] | None, port: engine.Port, dtype
             found=array.size,
             expected=math.prod(shape),
         )
-    if array.ndim > 1 and array.shape != _spelt(shape):
+    if array.ndim > 1 and array.shape != _visible_shape(shape):
         raise InputMismatchError(
             f"input '{port.name}': data is nested as {list(array.shape)}, expected a flat list or {list(shape)}",
             input=port.name,
@@ -154,7 +154,7 @@ def filled(data: object, shape: tuple[int, ...] | None, port: engine.Port, dtype
     return array.reshape(shape)
 
 
-def _spelt(shape: tuple[int, ...]) -> tuple[int, ...]:
+def _visible_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the part of a shape that nested lists show, up to the first 0."""
     return shape[: shape.index(0) + 1] if 0 in shape else shape
 

@@ -54,7 +54,7 @@ class StepTimes:
     def __init__(self) -> None:
         self.prepare_s = Average()
         self.item_s = Average()
-        self._item_turn_s = Average()
+        self._item_turnaround_s = Average()
         self.finish_s = Average()
         self.items = Average()
 
@@ -64,17 +64,17 @@ class StepTimes:
         parts = (self.prepare_s.value, self.item_s.value, self.finish_s.value)
         return sum(1.0 if part is None else part for part in parts) * max(1.0, self.items.value or 1.0) < _QUICK_S
 
-    def ran(self, seconds: float, items: int, turn_s: float | None = None) -> None:
+    def ran(self, seconds: float, items: int, turnaround_s: float | None = None) -> None:
         """Add a run that has ended.
 
         Args:
-            turn_s: time since the end of the run before it, if this one followed without a pause.
+            turnaround_s: time since the end of the run before it, if this one followed without a pause.
         """
         if not items:
             return
         self.item_s.add(seconds / items)
-        if turn_s is not None:
-            self._item_turn_s.add(turn_s / items)
+        if turnaround_s is not None:
+            self._item_turnaround_s.add(turnaround_s / items)
 
     def wait_s(self, *, unprepared: int, threads: int, items: float, runs: int) -> float:
         """Return the expected wait of a request that arrives now, 0 when no run was measured yet.
@@ -92,7 +92,7 @@ class StepTimes:
         return max((items + more) * self._an_item_s(runs), unprepared * (self.prepare_s.value or 0.0) / threads)
 
     def _an_item_s(self, runs: int) -> float:
-        return max((self.item_s.value or 0.0) / runs, self._item_turn_s.value or 0.0)
+        return max((self.item_s.value or 0.0) / runs, self._item_turnaround_s.value or 0.0)
 
 
 class Admission:

@@ -51,7 +51,7 @@ class Control:
         self._settings = settings
         self._places = asyncio.Semaphore(MAX_CALLS)
         self._discovery = asyncio.Semaphore(1)
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._done: dict[str, _Done] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.is_closed = False
@@ -97,12 +97,12 @@ class Control:
 
     async def _do_load(self, arguments: Arguments) -> Arguments:
         name, config = arguments["name"], arguments["config"]
-        await self._in_turn(name, partial(self._load, name, config, time.monotonic()))
+        await self._exclusively(name, partial(self._load, name, config, time.monotonic()))
         return {**arguments, "mark": await in_thread(partial(self._demand.mark, name))}
 
     async def _do_unload(self, arguments: Arguments) -> Arguments:
         name = arguments["name"]
-        await self._in_turn(name, partial(self._unload, name))
+        await self._exclusively(name, partial(self._unload, name))
         return {**arguments, "mark": await in_thread(partial(self._demand.mark, name))}
 
     def _begin(self, is_wanted: bool, arguments: Arguments) -> None:
@@ -120,15 +120,15 @@ class Control:
     def _not_now(self, message: str) -> ModelNotReadyError:
         return ModelNotReadyError(message, retry_after_s=self._settings.retry_after_s)
 
-    async def _in_turn(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def _exclusively(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Work on a model when no other call does, and complete the work even if the client leaves."""
 
-        async def turn() -> None:
-            lock = self._turns.setdefault(name, asyncio.Lock())
+        async def locked() -> None:
+            lock = self._locks.setdefault(name, asyncio.Lock())
             async with lock, self._places:
                 await work()
 
-        task = asyncio.create_task(turn())
+        task = asyncio.create_task(locked())
         self._tasks.add(task)
         task.add_done_callback(self._forget)
         await asyncio.shield(task)

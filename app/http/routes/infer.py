@@ -16,7 +16,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.codec.answers import SLAB, dump_json, dump_pieces, json_tensors
+from app.codec.answers import CHUNK_VALUES, dump_json, dump_pieces, json_tensors
 from app.codec.form import read_outputs
 from app.codec.json_tensors import advised
 from app.codec.message import Message, read_version
@@ -238,7 +238,7 @@ def _as_json(answer: Answer) -> Reply:
     if result.outputs or result.predictions is None:
         body["outputs"] = json_tensors(result.outputs)
     body["timing"] = result.timing.as_ms()
-    is_short = all(array.size <= SLAB for array in result.outputs.values())
+    is_short = all(array.size <= CHUNK_VALUES for array in result.outputs.values())
     return Reply([dump_json(body)] if is_short else dump_pieces(body), JSON)
 
 

@@ -12,7 +12,7 @@ import orjson
 from numpy.typing import NDArray
 
 from app.arrays import all_finite, as_bytes, few_values, is_text
-from app.codec.answers import Slabs, dump_json, dump_pieces
+from app.codec.answers import ChunkedArray, dump_json, dump_pieces
 from app.codec.numpy_files import portable
 from app.errors import InvalidRequestError, RefusedError
 from app.memory.reservation import charge, check
@@ -26,7 +26,7 @@ _TEXT: Final = 24
 # The JSON is padded to a multiple of it, so that a client can view the first tensor without a copy.
 _ALIGNED: Final = 64
 # Larger arrays are written in pieces.
-_SLAB: Final = 1 << 15
+_CHUNK_VALUES: Final = 1 << 15
 _MAX_CLASSES: Final = 1_000_000
 # Bytes of a class in Python objects, without its text; and copies of the text until the answer is sent.
 _CLASS: Final = 160
@@ -162,7 +162,7 @@ def _value(port: WirePort, wanted: RequestedOutput, outputs: Mapping[str, Array]
 def _text(head: dict[str, Any]) -> list[bytes]:
     """Return the JSON, that of large tensors in pieces."""
     rows = head["outputs"]
-    if not any(isinstance(row.get("data"), Slabs) for row in rows):
+    if not any(isinstance(row.get("data"), ChunkedArray) for row in rows):
         return [dump_json(head)]
     start = dump_json({**head, "outputs": []})[: -len(b"]}")]
     pieces = [start]
@@ -217,7 +217,7 @@ def _numbers(name: str, array: Array, non_finite: str) -> Any:
     is_finite = all_finite(few) if few is not None else flat.dtype.kind != "f" or np.isfinite(flat).all()
     if not is_finite:
         return _non_finite(name, flat, non_finite)
-    return Slabs(flat) if flat.size > _SLAB else flat
+    return ChunkedArray(flat) if flat.size > _CHUNK_VALUES else flat
 
 
 def _non_finite(name: str, flat: Array, non_finite: str) -> Any:

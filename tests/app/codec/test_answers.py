@@ -89,7 +89,7 @@ def test_answers_in_pieces_are_what_they_are_as_a_whole(tensors: dict[str, np.nd
     whole = dump_pieces(answer())
     assert len(whole) == 1
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(answers, "SLAB", slab)
+        patch.setattr(answers, "CHUNK_VALUES", slab)
         patch.setattr(answers, "_PIECE", piece)
         pieces = dump_pieces(answer())
     assert b"".join(pieces) == whole[0] == dump_json(answer())

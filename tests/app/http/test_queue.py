@@ -100,7 +100,7 @@ def busy(client: Client, path: str, **more: Any) -> Any:
 
     async def test() -> Any:
         scheduler = client.plane.store.version("one").scheduler
-        scheduler.step_times.item_s.value, scheduler.step_times._item_turn_s.value = 61.0, None
+        scheduler.step_times.item_s.value, scheduler.step_times._item_turnaround_s.value = 61.0, None
         task = Task("held", Order(), is_held=True)
         held = asyncio.create_task(scheduler.run(task, soon()))
         await task.running()

@@ -182,6 +182,6 @@ def test_what_follows_at_once_says_how_long_many_wait_with_all_that_is_done_in_b
     assert step_times.wait_s(unprepared=3, threads=1, items=3, runs=1) == 0
     step_times.ran(0.010, 2)
     assert step_times.wait_s(unprepared=0, threads=1, items=4, runs=1) == pytest.approx(0.020)
-    step_times.ran(0.010, 2, turn_s=0.030)
+    step_times.ran(0.010, 2, turnaround_s=0.030)
     assert step_times.wait_s(unprepared=0, threads=1, items=4, runs=1) == pytest.approx(0.060)
     assert step_times.wait_s(unprepared=0, threads=1, items=4, runs=2) == pytest.approx(0.060)

@@ -320,10 +320,10 @@ def test_runs_that_follow_each_other_say_how_long_many_wait() -> None:
     async def test(scheduler: Scheduler, order: Order) -> None:
         held, first = await hold(scheduler, order)
         waiting = await queue_up(scheduler, [Task("b", order), Task("c", order)])
-        assert scheduler.step_times._item_turn_s.value is None
+        assert scheduler.step_times._item_turnaround_s.value is None
         held.release.set()
         await asyncio.gather(first, *waiting)
-        assert scheduler.step_times._item_turn_s.value is not None and scheduler._run_queue.began is None
+        assert scheduler.step_times._item_turnaround_s.value is not None and scheduler._run_queue.began is None
 
     run(test)
 
