@@ -169,7 +169,7 @@ class Builder:
         """
         if not template.needs_graph:
             return None
-        if any(op.source.bodies for op in self._graph.operators):
+        if any(op.source.subgraphs for op in self._graph.operators):
             raise CompileError("the operators that run may depend on sizes")
         specs = [each.spec for each in self._graph.inputs if each.spec is not None]
         graph = self._pipeline.optimised(specs, self._own, silent)

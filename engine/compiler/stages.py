@@ -96,7 +96,7 @@ class _Stage:
         kept = [op for op in source.operators if op.name not in self.moved and op.type != "pnnx.Output"]
         # Named like its first operator, a stage is found in profiles of the graph as it was given.
         name = next(op.name for op in source.operators if op.name in self.moved)
-        stage = pnnx.Operator(STAGE, name, tuple(self.inputs), self.outputs, bodies={"body": self._body(source)})
+        stage = pnnx.Operator(STAGE, name, tuple(self.inputs), self.outputs, subgraphs={"body": self._body(source)})
         return _with(source, [*kept, stage, *results])
 
     def _body(self, source: pnnx.Graph) -> pnnx.Graph:

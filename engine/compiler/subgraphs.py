@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 from engine.compiler.stages import STAGE
 from engine.graph import RuntimeOperator
-from engine.graph.building.bodies import Body
-from engine.layers.onnx.control.control import Bodied
+from engine.graph.building.subgraphs import Subgraph
+from engine.layers.onnx.control.control import WithSubgraphs
 from engine.tensor import TensorSpec
 
 
@@ -36,7 +36,7 @@ class RunnableSubgraph(Protocol):
         """Release memory and threads."""
 
 
-CompileSubgraph = Callable[[Body], RunnableSubgraph]
+CompileSubgraph = Callable[[Subgraph], RunnableSubgraph]
 
 
 class Subgraphs:
@@ -48,17 +48,17 @@ class Subgraphs:
 
     def __init__(self, compiles: CompileSubgraph | None) -> None:
         self._compiles = compiles
-        self._ready: dict[int, tuple[Body, RunnableSubgraph]] = {}
+        self._ready: dict[int, tuple[Subgraph, RunnableSubgraph]] = {}
         self._stages: list[tuple[frozenset[str], RunnableSubgraph]] = []
 
     def compiled(self, op: RuntimeOperator) -> RuntimeOperator:
         """Return an operator whose subgraphs are compiled; unchanged where it has none."""
-        bodies = subgraphs_of(op)
-        if not bodies or self._compiles is None or op.layer is None:
+        subgraphs = subgraphs_of(op)
+        if not subgraphs or self._compiles is None or op.layer is None:
             return op
         layer: Any = op.layer.layer
-        ready = tuple((name, self._made(op, body)) for name, body in bodies)
-        layer = replace(layer, annotations=replace(layer.annotations, bodies=ready))
+        ready = tuple((name, self._made(op, subgraph)) for name, subgraph in subgraphs)
+        layer = replace(layer, annotations=replace(layer.annotations, subgraphs=ready))
         return RuntimeOperator(op.source, op.inputs, op.outputs, replace(op.layer, layer=layer), op.index)
 
     def prepare(self, operators: Iterable[RuntimeOperator], values: Mapping[str, object]) -> None:
@@ -69,28 +69,28 @@ class Subgraphs:
             values: what is known of every operand.
         """
         for op in operators:
-            if isinstance(op.definition, Bodied) and self._compiles is not None:
-                for body, given in op.definition.handed([values[each.name] for each in op.inputs]):
+            if isinstance(op.definition, WithSubgraphs) and self._compiles is not None:
+                for subgraph, given in op.definition.subgraph_inputs([values[each.name] for each in op.inputs]):
                     specs = [each for each in given if isinstance(each, TensorSpec) and each.is_static]
                     if len(specs) == len(given):
-                        body.prepare(specs)
+                        subgraph.prepare(specs)
 
-    def _made(self, op: RuntimeOperator, body: Body) -> RunnableSubgraph:
+    def _made(self, op: RuntimeOperator, subgraph: Subgraph) -> RunnableSubgraph:
         assert self._compiles is not None
-        key = id(body.source)  # unrolled iterations share the source of their bodies
+        key = id(subgraph.source)  # unrolled iterations share the source of their subgraphs
         if key not in self._ready:
-            self._ready[key] = body, self._compiles(body)
+            self._ready[key] = subgraph, self._compiles(subgraph)
             if op.type == STAGE:
-                self._stages.append((frozenset(each.name for each in body.operators), self._ready[key][1]))
+                self._stages.append((frozenset(each.name for each in subgraph.operators), self._ready[key][1]))
         return self._ready[key][1]
 
     def annotate_stages(self, operators: Sequence[dict[str, Any]]) -> None:
         """Write the kernels of operators that run in a stage into their descriptions."""
-        for names, body in list(self._stages):
+        for names, subgraph in list(self._stages):
             rows = [row for row in operators if row["name"] in names and "kernel" in row]
             for row in rows:
                 row.pop("why", None)
-            body.annotate(rows)
+            subgraph.annotate(rows)
 
     def close(self) -> None:
         """Release memory and threads; a later run makes new ones."""
@@ -100,4 +100,4 @@ class Subgraphs:
 
 def subgraphs_of(op: RuntimeOperator) -> tuple[tuple[str, Any], ...]:
     """Return the subgraphs of an operator, by name."""
-    return op.definition.annotations.bodies if isinstance(op.definition, Bodied) else ()
+    return op.definition.annotations.subgraphs if isinstance(op.definition, WithSubgraphs) else ()

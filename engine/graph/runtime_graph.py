@@ -12,7 +12,6 @@ from engine import onnx, pnnx
 from engine.bundle import PARAM, WEIGHTS, Bundle
 from engine.errors import EngineError, GraphError, ModelFormatError, named
 from engine.graph import surgery
-from engine.graph.building.bodies import builds_bodies
 from engine.graph.building.export_diagnosis import diagnose_export
 from engine.graph.building.generalise import BatchError, generalise_batch
 from engine.graph.building.inference import (
@@ -26,6 +25,7 @@ from engine.graph.building.inference import (
 from engine.graph.building.linking import link, reused_layers
 from engine.graph.building.source_rewrites import with_assignments, without_captured
 from engine.graph.building.storage import over_storage
+from engine.graph.building.subgraphs import register_subgraph_builder
 from engine.graph.description import describe
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
@@ -351,10 +351,10 @@ def _build(
     )
 
 
-def _build_body(source: pnnx.Graph, registry: Registry) -> RuntimeGraph:
+def _build_subgraph(source: pnnx.Graph, registry: Registry) -> RuntimeGraph:
     graph = RuntimeGraph._holding(source, "body", registry)
     graph._built = _build(source, registry, "kahn")
     return graph
 
 
-builds_bodies(_build_body, run_steps)
+register_subgraph_builder(_build_subgraph, run_steps)

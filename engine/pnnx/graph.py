@@ -71,7 +71,7 @@ class Operator:
         labels: for each input the Python argument it stands for, None where the file names none.
         line: where the operator was read, counted from 1; 0 when it was made in memory.
         written: the name in the file, if another operator has it too; else empty.
-        bodies: subgraphs that it runs itself, by name; the format cannot express them.
+        subgraphs: subgraphs that it runs itself, by name; the format cannot express them.
     """
 
     type: str
@@ -83,7 +83,7 @@ class Operator:
     labels: tuple[str | None, ...] = ()
     line: int = 0
     written: str = ""
-    bodies: dict[str, Graph] = field(default_factory=dict)
+    subgraphs: dict[str, Graph] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.labels:
@@ -93,7 +93,7 @@ class Operator:
         if not isinstance(other, Operator):
             return NotImplemented
         mine, theirs = ((o.type, o.name, o.inputs, o.outputs, o.labels) for o in (self, other))
-        is_equal = mine == theirs and self.attributes == other.attributes and self.bodies == other.bodies
+        is_equal = mine == theirs and self.attributes == other.attributes and self.subgraphs == other.subgraphs
         return is_equal and same_params(self.params, other.params)
 
     __hash__ = None  # type: ignore[assignment]

@@ -49,8 +49,8 @@ def _format_annotations(graph: Graph, file: str) -> dict[str, str]:
 
 
 def _format_line(operator: Operator, name: str, announced: dict[str, str]) -> str:
-    if operator.bodies:
-        found = ", ".join(operator.bodies)
+    if operator.subgraphs:
+        found = ", ".join(operator.subgraphs)
         raise ParamSyntaxError(
             "a pair cannot hold an operator with subgraphs", where=quoted(operator.name), found=found
         )

@@ -5,7 +5,7 @@ batches    inputs of another batch size than the file's: by a graph for any batc
 dispatch   facts about shapes that were seen before: their graph, and the needs of a run
 executor   runs graphs, and answers questions about compiled programs
 policies   the ways to run: compiled only, reference only, or a race of both
-bodies     the same for subgraphs of operators that branch or loop
+subgraphs  the same for subgraphs of operators that branch or loop
 outputs    the result of a run
 """
 

@@ -14,8 +14,8 @@ from engine.graph import RuntimeGraph
 from engine.graph.batch.batching import Cut, join
 from engine.options import Options
 from engine.profiling import MeasuredRun
-from engine.session.bodies import CompiledBody
 from engine.session.policies import CompiledGraphs, CompiledOnly, Policy, Race, ReferenceOnly
+from engine.session.subgraphs import CompiledSubgraph
 from engine.stopping import Progress, silent
 from engine.tensor import Array, TensorSpec
 
@@ -40,7 +40,7 @@ class Executor:
         self._graphs = CompiledGraphs(
             options,
             self.defects,
-            lambda body: CompiledBody(body, Executor(options, is_inner=True, defects=self.defects)),
+            lambda subgraph: CompiledSubgraph(subgraph, Executor(options, is_inner=True, defects=self.defects)),
         )
         self._policy: Policy
         if options.backend == "reference":

@@ -22,8 +22,8 @@ import numpy as np
 from engine.defects import Defects
 from engine.errors import CompileError, CompileMemoryError, EngineError, RunCancelledError
 from engine.graph import RuntimeGraph, execute
-from engine.graph.building.bodies import Body
 from engine.graph.building.inference import UnforeseenResultError
+from engine.graph.building.subgraphs import Subgraph
 from engine.graph.running.watch import Watch
 from engine.limits import MEMORY_RETRY_S
 from engine.options import Options
@@ -218,7 +218,7 @@ class CompiledGraphs:
         compiles: compiles a subgraph of an operator that branches or loops.
     """
 
-    def __init__(self, options: Options, defects: Defects, compiles: Callable[[Body], RunnableSubgraph]) -> None:
+    def __init__(self, options: Options, defects: Defects, compiles: Callable[[Subgraph], RunnableSubgraph]) -> None:
         self._options, self._defects, self._compiles = options, defects, compiles
         self._lock = threading.Lock()
         self._found: dict[int, tuple[RuntimeGraph, CompiledGraph]] = {}

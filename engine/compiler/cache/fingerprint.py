@@ -69,7 +69,7 @@ def _structure(graph: RuntimeGraph) -> Iterator[str]:
         yield repr((source.type, source.name, source.inputs, source.outputs, source.labels))
         yield repr(list(source.params.items()))
         yield repr([(name, each.shape, each.dtype.name, each.code) for name, each in source.attributes.items()])
-        for name, body in source.bodies.items():
+        for name, body in source.subgraphs.items():
             yield from _body(name, body)
     signatures = {op.type: op.layer.signature for op in graph.operators if op.layer is not None}
     for signature in signatures.values():
@@ -86,7 +86,7 @@ def _body(name: str, body: Graph) -> Iterator[str]:
         yield repr((op.type, op.name, op.inputs, op.outputs, op.labels, list(op.params.items())))
         for key, each in op.attributes.items():
             yield repr((key, each.shape, each.dtype.name, _hash([as_bytes(each.data)]).hex()))
-        for inner, deeper in op.bodies.items():
+        for inner, deeper in op.subgraphs.items():
             yield from _body(inner, deeper)
 
 

@@ -99,7 +99,7 @@ class _Rewriter:
         """Unroll a loop."""
         loop: Any = op.definition
         iterations = trip_count_of_loop(loop, self.known(op), self._budget)
-        if iterations is None or not self._add(iterations, loop.body("body"), loop.count):
+        if iterations is None or not self._add(iterations, loop.subgraph("body"), loop.count):
             return None
         empty = [] if iterations else loop.nothing(self.known(op))
         unroll_loop(self.splice, op, iterations, empty)
@@ -109,7 +109,7 @@ class _Rewriter:
         """Unroll a scan."""
         scan: Any = op.definition
         length = trip_count_of_scan(scan, self.known(op), self._budget)
-        if length is None or not self._add(length, scan.body("body"), scan.count + length * scan.inputs):
+        if length is None or not self._add(length, scan.subgraph("body"), scan.count + length * scan.inputs):
             return None
         axes = scan.axes(scan.input_axes, scan.parts(self.known(op))[1])
         empty = [] if length else scan.nothing(self.known(op))
@@ -125,7 +125,7 @@ class _Rewriter:
         for each, spec in zip(op.inputs[: layer.inputs], known, strict=False):
             is_list = isinstance(spec, (list, tuple))
             columns.append(self.sequences.items(each.name) if is_list else self.splice.names([each.name])[0])
-        if iterations is None or None in columns or not self._add(iterations, layer.body("body"), layer.count):
+        if iterations is None or None in columns or not self._add(iterations, layer.subgraph("body"), layer.count):
             return None
         items = unroll_map(self.splice, op, columns)
         for outer, names in zip(op.outputs, items, strict=True):

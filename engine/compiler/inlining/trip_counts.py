@@ -19,7 +19,7 @@ import numpy as np
 
 from engine.errors import EngineError, RunCancelledError
 from engine.graph import RuntimeOperator
-from engine.layers.onnx.control.control import Bodied, Loop, Scan, SequenceMap, Stacking
+from engine.layers.onnx.control.control import Loop, Scan, SequenceMap, Stacking, WithSubgraphs
 from engine.layers.onnx.operands.constants import whole_number
 from engine.layers.operands.axes import may_match
 from engine.layers.operands.precision import INT64
@@ -75,8 +75,8 @@ def size_of(operators: Iterable[RuntimeOperator]) -> int:
     while pending:
         for op in pending.pop():
             total += 1
-            if isinstance(op.definition, Bodied):
-                pending.extend(body.operators for _, body in op.definition.annotations.bodies)
+            if isinstance(op.definition, WithSubgraphs):
+                pending.extend(body.operators for _, body in op.definition.annotations.subgraphs)
     return total
 
 
@@ -94,7 +94,7 @@ def trip_count_of_loop(loop: Loop, operands: Sequence[Any], budget: Budget) -> i
     goes_on = truth_of(condition) if loop.has_condition else True
     if goes_on is None or (most is None and loop.has_count):
         return None
-    body, iteration, stacks = loop.body("body"), 0, _Stacks(loop.count - loop.states)
+    body, iteration, stacks = loop.subgraph("body"), 0, _Stacks(loop.count - loop.states)
     limit = budget.iterations(body)
     while goes_on and (most is None or iteration < most):
         number = spec_of(np.array(iteration, INT64), with_value=True)
@@ -121,7 +121,7 @@ def trip_count_of_scan(scan: Scan, operands: Sequence[Any], budget: Budget) -> i
         return None
     lengths: set[int | None] = {each.shape[axis] for each, axis in zip(scanned, axes, strict=True)}
     length = lengths.pop()
-    body = scan.body("body")
+    body = scan.subgraph("body")
     if lengths or length is None or length > budget.iterations(body):
         return None
     slices, stacks = scan.slices(scanned, axes), _Stacks(scan.count - scan.states)
@@ -145,7 +145,7 @@ def _of_nothing(layer: Stacking, operands: Sequence[Any]) -> int | None:
 def trip_count_of_map(layer: SequenceMap, operands: Sequence[Any], budget: Budget) -> int | None:
     """Return the number of items of a sequence; None if it is unknown or too large to unroll."""
     (sequence, *others), captured = operands[: layer.inputs], operands[layer.inputs :]
-    body = layer.body("body")
+    body = layer.subgraph("body")
     if not isinstance(sequence, (list, tuple)) or len(sequence) > budget.iterations(body):
         return None
     if not all(isinstance(each, (TensorSpec, list, tuple)) for each in others):

@@ -26,7 +26,7 @@ def unroll_loop(splice: Splice, op: RuntimeOperator, iterations: int, empty: Seq
     """
     loop = op.definition
     assert isinstance(loop, Loop)
-    body = loop.body("body")
+    body = loop.subgraph("body")
     _, _, states, captured = loop.parts(splice.names(each.name for each in op.inputs))
     loop_state = _LoopState(loop.count, loop.states, states)
     for iteration in range(iterations):
@@ -44,7 +44,7 @@ def unroll_scan(splice: Splice, op: RuntimeOperator, axes: Sequence[int], length
     """
     scan = op.definition
     assert isinstance(scan, Scan)
-    body = scan.body("body")
+    body = scan.subgraph("body")
     states, scanned, captured = scan.parts(splice.names(each.name for each in op.inputs))
     loop_state = _LoopState(scan.count, scan.states, states)
     for iteration in range(length):
@@ -102,7 +102,7 @@ def unroll_map(splice: Splice, op: RuntimeOperator, columns: Sequence[Sequence[s
     """
     layer = op.definition
     assert isinstance(layer, SequenceMap)
-    body, captured = layer.body("body"), splice.names(each.name for each in op.inputs[layer.inputs :])
+    body, captured = layer.subgraph("body"), splice.names(each.name for each in op.inputs[layer.inputs :])
     results: list[list[str]] = [[] for _ in op.outputs]
     for iteration in range(len(columns[0])):
         given = [each if isinstance(each, str) else each[iteration] for each in columns]

@@ -220,7 +220,7 @@ def _if_lowered(rule: KernelRule, context: Context) -> Lowered | None:
 
 
 def _why_no_rule(lowering: Lowering, op: RuntimeOperator, layer: Layer) -> str:
-    if layer.has_bodies:
+    if layer.has_subgraphs:
         return "its subgraphs are compiled by themselves"
     if type(layer) not in EXPRESSION_RULES:
         return "there is no kernel for it"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from engine import pnnx
 from engine.errors import EngineError, GraphError, ParameterError
-from engine.graph.building.bodies import bodies_of
+from engine.graph.building.subgraphs import build_subgraphs
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
 from engine.layers import Annotations, BoundLayer, Registry, bind
@@ -135,7 +135,7 @@ def bind_operator(op: pnnx.Operator, annotations: Mapping[str, TensorSpec], regi
                 inputs=tuple(annotations.get(name) for name in op.inputs),
                 outputs=tuple(annotations.get(name) for name in op.outputs),
                 labels=op.labels,
-                bodies=bodies_of(op.bodies, registry),
+                subgraphs=build_subgraphs(op.subgraphs, registry),
             ),
         )
     except EngineError as error:

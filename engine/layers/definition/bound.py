@@ -101,7 +101,7 @@ class BoundLayer:
             ShapeError: naming the shape and both sizes.
         """
         if (
-            not self.dynamic and not self.layer.has_bodies
+            not self.dynamic and not self.layer.has_subgraphs
         ):  # forward(), and the operators of subgraphs, check themselves
             self._check_results(self.layer, inputs)
 

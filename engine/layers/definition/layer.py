@@ -26,13 +26,13 @@ class Annotations:
     Args:
         inputs, outputs: annotated specs, None where the file has none.
         labels: the ``$name`` of each input, None where the file has none.
-        bodies: subgraphs of an operator that branches or loops, by name, with ``infer``, ``run`` and ``count``.
+        subgraphs: subgraphs of an operator that branches or loops, by name, with ``infer``, ``run`` and ``count``.
     """
 
     inputs: tuple[TensorSpec | None, ...] = ()
     outputs: tuple[TensorSpec | None, ...] = ()
     labels: tuple[str | None, ...] = ()
-    bodies: tuple[tuple[str, Any], ...] = ()
+    subgraphs: tuple[tuple[str, Any], ...] = ()
 
     @property
     def are_named(self) -> bool:
@@ -128,7 +128,7 @@ class Layer(_Parameters):
 
     loops: ClassVar[bool] = False
     """Whether forward() loops in Python over its operands: elements, boxes, steps of a sequence."""
-    has_bodies: ClassVar[bool] = False
+    has_subgraphs: ClassVar[bool] = False
     """Whether it runs subgraphs."""
 
     items_axis: ClassVar[int | None] = None

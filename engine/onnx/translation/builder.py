@@ -126,13 +126,13 @@ class Builder:
         attributes: Mapping[str, Array] | None = None,
         labels: Sequence[str | None] = (),
         declared: Sequence[TensorSpec | None] = (),
-        bodies: Mapping[str, Graph] | None = None,
+        subgraphs: Mapping[str, Graph] | None = None,
         results: Sequence[object] | None = None,
     ) -> list[Value]:
         """Append an operator.
 
         Args:
-            bodies: subgraphs that it runs itself.
+            subgraphs: subgraphs that it runs itself.
             results: descriptions of its results, if already known.
             outputs: preferred names of its operands.
             attributes: stored tensors.
@@ -150,13 +150,15 @@ class Builder:
         if results is None:
             results, layer = self._follow(type, inputs, params, stored, tuple(labels), len(outputs), declared)
         values = [_known(result) for result in results]
-        if bodies is None and results is not None and layer is not None and type not in _KEPT:
+        if subgraphs is None and results is not None and layer is not None and type not in _KEPT:
             values = self._folded(layer, inputs, values) or values
         if all(value.constant is not None for value in values):
             return values
         for value, wanted in zip(values, outputs, strict=True):
             value.name = self.operand_name(wanted or name)
-        self._add(type, name, [self.operand(value) for value in inputs], values, params, stored, tuple(labels), bodies)
+        self._add(
+            type, name, [self.operand(value) for value in inputs], values, params, stored, tuple(labels), subgraphs
+        )
         return values
 
     def _follow(
@@ -222,7 +224,7 @@ class Builder:
         params: dict[str, Parameter],
         stored: dict[str, Attribute],
         labels: tuple[str | None, ...],
-        bodies: Mapping[str, Graph] | None = None,
+        subgraphs: Mapping[str, Graph] | None = None,
     ) -> None:
         if len(self.operators) >= MAX_OPERATORS:
             raise ShapeError(
@@ -230,7 +232,14 @@ class Builder:
             )
         outputs = tuple(value.name for value in values)
         operator = Operator(
-            type, self.operator_name(name), tuple(inputs), outputs, params, stored, labels, bodies=dict(bodies or {})
+            type,
+            self.operator_name(name),
+            tuple(inputs),
+            outputs,
+            params,
+            stored,
+            labels,
+            subgraphs=dict(subgraphs or {}),
         )
         self.operators.append(operator)
         for value in values:

@@ -41,7 +41,7 @@ class Node:
         version: of the operator set.
         outputs: names of the used results, empty for unused ones.
         declared: the file's declarations of the results.
-        body: makes a subgraph of a graph attribute, given descriptions of its inputs.
+        subgraph: makes a subgraph of a graph attribute, given descriptions of its inputs.
         inline: inserts the operators of a graph attribute into the outer graph, given its inputs; returns its results.
     """
 
@@ -53,7 +53,7 @@ class Node:
     attributes: Mapping[str, Any]
     outputs: Sequence[str]
     builder: Builder
-    body: Callable[[Any, Sequence[object]], Part]
+    subgraph: Callable[[Any, Sequence[object]], Part]
     inline: Callable[..., list[Value]]
     declared: Sequence[TensorSpec | None] = field(default=())
     defaults: Mapping[str, Any] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Names of a graph or of a body, the values they stand for, and the shapes and dtypes that the file declares."""
+"""Names of a graph or subgraph, the values they stand for, and the shapes and dtypes that the file declares."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Scope:
         prefix: of the names of operators made here.
         given: attributes of the function's call, for references in its body.
         depth: number of enclosing functions and subgraphs.
-        bodies: number of enclosing subgraphs.
+        subgraphs: number of enclosing subgraphs.
         outer: scope around a subgraph.
         captured: outer values that the subgraph uses, with their values in it.
         functions: enclosing functions, by domain and name.
@@ -39,7 +39,7 @@ class Scope:
     prefix: str = ""
     given: Mapping[str, Any] = field(default_factory=dict)
     depth: int = 0
-    bodies: int = 0
+    subgraphs: int = 0
     outer: Scope | None = None
     captured: dict[Value, Value] = field(default_factory=dict)
     functions: tuple[tuple[str, str], ...] = ()

@@ -23,7 +23,7 @@ from engine.tensor import UNKNOWN, TensorSpec
 _MAX_NESTING: Final = 32
 """Deepest nesting of functions."""
 
-_MAX_BODIES: Final = 8
+_MAX_SUBGRAPHS: Final = 8
 """Deepest nesting of subgraphs: each level infers the innermost values once more."""
 
 
@@ -97,7 +97,7 @@ class _Translation:
             self._steps += 1
             if self._steps > self._most_steps:
                 expected = f"at most {self._most_steps:,}"
-                raise GraphError("too many operators, those of functions and bodies included", expected=expected)
+                raise GraphError("too many operators, those of functions and subgraphs included", expected=expected)
             name = scope.prefix + (proto.name or f"{proto.op_type}_{index}")
             try:
                 self._node(proto, name, scope)
@@ -155,7 +155,7 @@ class _Translation:
             attributes=attributes,
             outputs=list(proto.output),
             builder=scope.builder,
-            body=partial(self._body, scope=scope),
+            subgraph=partial(self._subgraph, scope=scope),
             inline=partial(self._inline, scope=scope, prefix=name),
             declared=[scope.declared.get(each) for each in proto.output],
             defaults={} if known is None else known.defaults,
@@ -187,7 +187,7 @@ class _Translation:
             prefix=f"{node.name}/",
             given={**body.defaults(self._weights), **node.attributes},
             depth=self._deeper(scope),
-            bodies=scope.bodies,
+            subgraphs=scope.subgraphs,
             functions=(*scope.functions, (node.domain, node.type)),
         )
         if len(node.inputs) > len(body.inputs):
@@ -200,7 +200,7 @@ class _Translation:
             return [Value(spec=UNKNOWN, name="?") for _ in body.outputs]
         return [inner.values.get(name, Value()) for name in body.outputs]
 
-    def _body(self, proto: Any, given: Sequence[object], scope: Scope) -> Part:
+    def _subgraph(self, proto: Any, given: Sequence[object], scope: Scope) -> Part:
         """Return a subgraph as a graph of its own.
 
         Args:
@@ -216,7 +216,7 @@ class _Translation:
             self._define(inner, each.name, inner.builder.input(each.name, spec))
         self._nodes(proto.node, inner)
         results = (
-            [] if self._unsupported else [value_of(inner, each.name, "the body's output") for each in proto.output]
+            [] if self._unsupported else [value_of(inner, each.name, "the subgraph's output") for each in proto.output]
         )
         for value in results:
             inner.builder.output(value)
@@ -239,19 +239,19 @@ class _Translation:
         self._nodes(proto.node, inner)
         if self._unsupported:
             return [Value(name="?") for _ in proto.output]
-        return [value_of(inner, each.name, "the body's output") for each in proto.output]
+        return [value_of(inner, each.name, "the subgraph's output") for each in proto.output]
 
     def _inside(self, scope: Scope) -> Scope:
-        depth, bodies = self._deeper(scope), scope.bodies + 1
-        if bodies > _MAX_BODIES:
-            raise GraphError("bodies are nested too deep", found=bodies, expected=f"at most {_MAX_BODIES}")
-        inner = Scope(scope.versions, Builder(), given=scope.given, depth=depth, bodies=bodies, outer=scope)
+        depth, subgraphs = self._deeper(scope), scope.subgraphs + 1
+        if subgraphs > _MAX_SUBGRAPHS:
+            raise GraphError("subgraphs are nested too deep", found=subgraphs, expected=f"at most {_MAX_SUBGRAPHS}")
+        inner = Scope(scope.versions, Builder(), given=scope.given, depth=depth, subgraphs=subgraphs, outer=scope)
         inner.functions, inner.left_out = scope.functions, scope.left_out
         return inner
 
     def _deeper(self, scope: Scope) -> int:
         if scope.depth >= _MAX_NESTING:
-            raise GraphError("functions or bodies are nested too deep", found=scope.depth)
+            raise GraphError("functions or subgraphs are nested too deep", found=scope.depth)
         return scope.depth + 1
 
     def _refuse(self, text: str, proto: Any, scope: Scope) -> None:

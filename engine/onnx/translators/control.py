@@ -32,7 +32,7 @@ def branch(node: Node) -> list[Value]:
     refused: dict[str, str] = {}
     for name in ("then_branch", "else_branch"):
         try:
-            parts[name] = node.body(graph_of(node, name), ())
+            parts[name] = node.subgraph(graph_of(node, name), ())
         except ShapeError as error:  # a branch for other shapes than these
             refused[f"{name}_refused"] = str(error)[:_LONGEST]
             last = error
@@ -46,7 +46,7 @@ def branch(node: Node) -> list[Value]:
         [condition, *(value for part in parts.values() for value in part.captured)],
         outputs=list(node.outputs),
         params=refused,
-        bodies={name: part.graph for name, part in parts.items()},
+        subgraphs={name: part.graph for name, part in parts.items()},
         results=_padded(known, node),
         declared=node.declared,
     )
@@ -58,7 +58,7 @@ def loop(node: Node) -> list[Value]:
     count, condition = node.optional(0), node.optional(1)
     states = [node.input(k) for k in range(2, len(node.inputs))]
     proto = graph_of(node, "body")
-    body = node.body(proto, [_COUNT, _TRUTH, *(_open(each) for each in states)])
+    body = node.subgraph(proto, [_COUNT, _TRUTH, *(_open(each) for each in states)])
     bags = None if states else embedding_bags(node, count, condition, body)
     if bags is not None:
         return [bags]
@@ -71,7 +71,7 @@ def loop(node: Node) -> list[Value]:
         [*operands, *states, *body.captured],
         outputs=list(node.outputs),
         params={"states": len(states), "has_count": count is not None, "has_condition": condition is not None},
-        bodies={"body": body.graph},
+        subgraphs={"body": body.graph},
         results=_padded(known, node),
         declared=node.declared,
     )
@@ -88,7 +88,7 @@ def batch_scan(node: Node) -> list[Value]:
     slices = [_slice(each, 0) for each in values]
     slices[count:] = [_without(each) for each in slices[count:]]
     opened = [TensorSpec((None,) * each.rank, each.dtype) if isinstance(each, TensorSpec) else each for each in slices]
-    body = node.body(graph_of(node, "body"), opened)
+    body = node.subgraph(graph_of(node, "body"), opened)
     given = [] if lengths is None else [lengths]
     directions = node.numbers("directions")
     return node.builder.add(
@@ -97,7 +97,7 @@ def batch_scan(node: Node) -> list[Value]:
         [*given, *values, *body.captured],
         outputs=list(node.outputs),
         params={"states": count, "inputs": scanned, "input_directions": directions, "has_lengths": lengths is not None},
-        bodies={"body": body.graph},
+        subgraphs={"body": body.graph},
         results=_padded([], node),
         declared=node.declared,
     )
@@ -121,7 +121,7 @@ def scan(node: Node) -> list[Value]:
     if found is not None:
         return found
     slices = [_slice(value, axis) for value, axis in zip(values[count:], axes, strict=False)]
-    body = node.body(proto, [*(_open(each) for each in values[:count]), *slices])
+    body = node.subgraph(proto, [*(_open(each) for each in values[:count]), *slices])
     results = [_same_kind(state, after) for state, after in zip(values[:count], body.results, strict=False)]
     results += [UNKNOWN] * (len(node.outputs) - len(results))
     names = ("scan_input_axes", "scan_output_axes", "scan_input_directions", "scan_output_directions")
@@ -131,7 +131,7 @@ def scan(node: Node) -> list[Value]:
         [*values, *body.captured],
         outputs=list(node.outputs),
         params={"states": count, "inputs": scanned, **{name[5:]: node.numbers(name) for name in names}},
-        bodies={"body": body.graph},
+        subgraphs={"body": body.graph},
         results=_padded(results, node),
         declared=node.declared,
     )
@@ -142,14 +142,14 @@ def sequence_map(node: Node) -> list[Value]:
     """A map of the reference."""
     values = [node.input(k) for k in range(len(node.inputs))]
     proto = graph_of(node, "body")
-    body = node.body(proto, [value.tensor or UNKNOWN for value in values])
+    body = node.subgraph(proto, [value.tensor or UNKNOWN for value in values])
     return node.builder.add(
         "onnx.SequenceMap",
         node.name,
         [*values, *body.captured],
         outputs=list(node.outputs),
         params={"inputs": len(values)},
-        bodies={"body": body.graph},
+        subgraphs={"body": body.graph},
         results=[UNKNOWN] * len(node.outputs),
     )
 

@@ -172,7 +172,7 @@ class _Body:
         self.rows: Value | None = None
         self.offsets: Value | None = None
         self._builder, self._loop = builder, loop
-        self._body = loop.bodies["body"]
+        self._body = loop.subgraphs["body"]
         self._at_last = False
         condition, *states = (builder.value(name) for name in loop.inputs[:3])
         self._place = loop.outputs.index(sequence)
@@ -406,7 +406,7 @@ class _Body:
 
     def _branches(self, op: Operator, captured: list[_Symbol], *, is_last: bool) -> Iterator[_Symbol]:
         for name in ("then_branch", "else_branch"):
-            graph = op.bodies[name]
+            graph = op.subgraphs[name]
             count = sum(each.type == "pnnx.Input" for each in graph.operators)
             before, self._at_last = self._at_last, self._at_last or (is_last and name == "then_branch")
             (result,) = self._results(graph, captured[:count], [_Pooled("")])

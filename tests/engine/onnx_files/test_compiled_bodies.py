@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import engine
-from engine.graph.building.bodies import Body
+from engine.graph.building.subgraphs import Subgraph
 from engine.limits import asking_for_room
 from tests.engine.onnx_files.models import INT64, expected, model, node, onnx, save, value
 from tests.engine.onnx_files.test_control_flow import BOOL, body, branches, summing_loop
@@ -25,10 +25,10 @@ def session(folder: Path, proto: Any, **options: Any) -> engine.Session:
 def no_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing that the reference makes of a body is an answer."""
 
-    def refuse(self: Body, inputs: Any) -> Any:
+    def refuse(self: Subgraph, inputs: Any) -> Any:
         raise AssertionError("the reference ran a body")
 
-    monkeypatch.setattr(Body, "run", refuse)
+    monkeypatch.setattr(Subgraph, "run", refuse)
 
 
 def chosen_by_rank() -> Any:
@@ -180,8 +180,8 @@ def test_what_follows_from_shapes_alone_is_found_out_once_and_its_size_asked_abo
     feeds = {"c": np.array(True), "x": np.zeros((1000, 3), np.float32)}
     wanted = ours.run(feeds)[0]
     followed: list[Any] = []
-    before = Body.infer
-    monkeypatch.setattr(Body, "infer", lambda self, inputs: followed.append(inputs) or before(self, inputs))
+    before = Subgraph.infer
+    monkeypatch.setattr(Subgraph, "infer", lambda self, inputs: followed.append(inputs) or before(self, inputs))
     asked: list[int] = []
     with asking_for_room(asked.append):
         np.testing.assert_array_equal(ours.run(feeds)[0], wanted)

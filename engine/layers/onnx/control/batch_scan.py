@@ -32,7 +32,7 @@ class BatchScan(Scan):
     def infer(self, *operands: Any) -> Any:
         return UNKNOWN if self.count == 1 else (UNKNOWN,) * self.count
 
-    def handed(self, operands: Sequence[Any]) -> list[tuple[Any, Sequence[Any]]]:
+    def subgraph_inputs(self, operands: Sequence[Any]) -> list[tuple[Any, Sequence[Any]]]:
         return []
 
     def forward(self, *operands: Any) -> Any:

@@ -1,6 +1,6 @@
-"""Branches and loops, whose bodies are graphs of their own.
+"""Branches and loops, which run subgraphs.
 
-A body takes first what the operator hands it (a count, a condition, states, slices), then what it uses of the graph
+A subgraph takes first what the operator hands it (a count, a condition, states, slices), then what it uses of the graph
 around it: those values are the last operands here.
 """
 
@@ -27,33 +27,33 @@ _TRUE: Final = np.array(True)
 _TRUE.flags.writeable = False
 
 
-class Bodied(Layer):
+class WithSubgraphs(Layer):
     """Base of operators that run graphs of their own."""
 
     takes_unknown = True
     loops = True
-    has_bodies = True
+    has_subgraphs = True
 
     annotations: Annotations = NO_ANNOTATIONS
 
-    def body(self, name: str) -> Any:
-        """A body by its name.
+    def subgraph(self, name: str) -> Any:
+        """A subgraph by its name.
 
         Raises:
             ParameterError: there is none, for a pair holds none.
         """
-        for each, body in self.annotations.bodies:
+        for each, body in self.annotations.subgraphs:
             if each == name:
                 return body
-        raise ParameterError(f"the body '{name}' is missing", expected="an ONNX file: a pair has no bodies")
+        raise ParameterError(f"the subgraph '{name}' is missing", expected="an ONNX file: a pair has no subgraphs")
 
     @property
     def count(self) -> int:
         """How many results there are."""
         return len(self.annotations.outputs)
 
-    def handed(self, operands: Sequence[Any]) -> list[tuple[Any, Sequence[Any]]]:
-        """Each body with what is known of the values that it is handed, whatever the turn.
+    def subgraph_inputs(self, operands: Sequence[Any]) -> list[tuple[Any, Sequence[Any]]]:
+        """Each subgraph with what is known of the values that it is handed, whatever the turn.
 
         Args:
             operands: what is known of the operator's own.
@@ -64,14 +64,14 @@ class Bodied(Layer):
         """One result by itself, several as a tuple.
 
         Raises:
-            ShapeError: the body has another number of them.
+            ShapeError: the subgraph has another number of them.
         """
         if len(values) != self.count:
-            raise ShapeError("the body has another number of results", found=len(values), expected=self.count)
+            raise ShapeError("the subgraph has another number of results", found=len(values), expected=self.count)
         return values[0] if self.count == 1 else tuple(values)
 
 
-class Stacking(Bodied):
+class Stacking(WithSubgraphs):
     """Base of operators that take turns: states go from turn to turn, other results are stacked.
 
     Parameters:
@@ -96,8 +96,8 @@ class Stacking(Bodied):
         """Return what is known of what a first turn would give to be stacked."""
         count = self.count - self.states
         try:
-            results = list(self.body("body").infer(self.first(operands)))
-        except EngineError:  # the body refuses a turn that need not be taken
+            results = list(self.subgraph("body").infer(self.first(operands)))
+        except EngineError:  # the subgraph refuses a turn that need not be taken
             return [UNKNOWN] * count
         return results[len(results) - count :]
 
@@ -114,11 +114,11 @@ class Stacking(Bodied):
 
 
 @register("onnx.If")
-class If(Bodied):
-    """One of two bodies, by a condition.
+class If(WithSubgraphs):
+    """One of two subgraphs, by a condition.
 
     Parameters:
-        then_branch_refused, else_branch_refused: why there is no such body: it does not fit this graph's shapes.
+        then_branch_refused, else_branch_refused: why there is no such subgraph: it does not fit this graph's shapes.
     """
 
     then_branch_refused: str = ""
@@ -144,29 +144,29 @@ class If(Bodied):
     def forward(self, condition: Any, *captured: Any) -> Any:
         return self.results(self.branch(condition).run(self.captured(condition, captured)))
 
-    def handed(self, operands: Sequence[Any]) -> list[tuple[Any, Sequence[Any]]]:
+    def subgraph_inputs(self, operands: Sequence[Any]) -> list[tuple[Any, Sequence[Any]]]:
         known = [_blurred(each) for each in operands[1:]]
-        names = [name for name, _ in self.annotations.bodies]
-        return [(self.body(name), self.captured(name == "then_branch", known)) for name in names]
+        names = [name for name, _ in self.annotations.subgraphs]
+        return [(self.subgraph(name), self.captured(name == "then_branch", known)) for name in names]
 
     def branch(self, condition: Any) -> Any:
-        """The body that a condition chooses.
+        """The subgraph that a condition chooses.
 
         Raises:
             ShapeError: it does not fit this graph's shapes, or the condition is not one value.
         """
-        return self.body(_branch(condition))
+        return self.subgraph(_branch(condition))
 
-    def body(self, name: str) -> Any:
+    def subgraph(self, name: str) -> Any:
         refused = self.then_branch_refused if name == "then_branch" else self.else_branch_refused
         if refused:
             raise ShapeError(f"the {name} does not fit: {refused}")
-        return super().body(name)
+        return super().subgraph(name)
 
     def captured(self, condition: Any, captured: Sequence[Any]) -> Sequence[Any]:
         """What a branch uses of the graph around: that of the first comes first."""
-        bodies = dict(self.annotations.bodies)
-        first = bodies["then_branch"].count if "then_branch" in bodies else 0
+        subgraphs = dict(self.annotations.subgraphs)
+        first = subgraphs["then_branch"].count if "then_branch" in subgraphs else 0
         return captured[:first] if _holds(condition) else captured[first:]
 
 
@@ -176,7 +176,7 @@ def _branch(condition: Any) -> str:
 
 @register("onnx.Loop")
 class Loop(Stacking):
-    """A body run so often, or until its condition fails: states go from turn to turn, other results are stacked.
+    """A subgraph run so often, or until its condition fails: states go from turn to turn, other results are stacked.
 
     Parameters:
         states: how many values go from turn to turn.
@@ -195,20 +195,20 @@ class Loop(Stacking):
                    for each in others]  # fmt: skip
         return self.results([*after, *stacked])
 
-    def handed(self, operands: Sequence[Any]) -> list[tuple[Any, Sequence[Any]]]:
+    def subgraph_inputs(self, operands: Sequence[Any]) -> list[tuple[Any, Sequence[Any]]]:
         states, captured = self.parts(operands)[2:]
         found = self._settled(states, captured)
         turn = [TensorSpec((), INT64), TensorSpec((), np.dtype(np.bool_))]
-        return [] if found is None else [(self.body("body"), [*turn, *found[0], *map(_blurred, captured)])]
+        return [] if found is None else [(self.subgraph("body"), [*turn, *found[0], *map(_blurred, captured)])]
 
     def _settled(self, states: Sequence[Any], captured: Sequence[Any]) -> tuple[list[Any], list[Any]] | None:
         """What holds of the states after any number of turns, and of what each turn gives besides."""
         known = [_blurred(each) for each in states]
         for _ in range(4):
-            _, *results = self.body("body").infer([TensorSpec((), INT64), TensorSpec((), np.dtype(np.bool_)), *known,
-                                                   *captured])  # fmt: skip
+            given = [TensorSpec((), INT64), TensorSpec((), np.dtype(np.bool_)), *known, *captured]
+            _, *results = self.subgraph("body").infer(given)
             if len(results) < self.states:
-                raise ShapeError("the body has too few results", found=len(results), expected=self.states)
+                raise ShapeError("the subgraph has too few results", found=len(results), expected=self.states)
             after = [alike(a, _blurred(b)) for a, b in zip(known, results, strict=False)]
             if after == known:
                 return after, results[self.states :]
@@ -218,7 +218,7 @@ class Loop(Stacking):
     def forward(self, *operands: Any) -> Any:
         count, condition, states, captured = self.parts(operands)
         most = _NO_LIMIT if count is None else needed(whole_number(count, "the number of turns"), "count")
-        goes_on, turn, body = condition is None or _holds(condition), 0, self.body("body")
+        goes_on, turn, body = condition is None or _holds(condition), 0, self.subgraph("body")
         stacks: list[list[Any]] = [[] for _ in range(self.count - self.states)]
         states, held, grown = list(states), Held(), [0] * self.states
         while goes_on and turn < most:
@@ -248,7 +248,7 @@ class Loop(Stacking):
 
 @register("onnx.Scan")
 class Scan(Stacking):
-    """A body run for every slice of some inputs; its states go from turn to turn, its other results are stacked.
+    """A subgraph run for every slice of some inputs; its states go from turn to turn, its other results are stacked.
 
     Parameters:
         states: how many values go from turn to turn.
@@ -271,17 +271,17 @@ class Scan(Stacking):
         lengths = [each.shape[axis] for each, axis in zip(scanned, axes, strict=True)]
         slices = self.slices(scanned, axes)
         known = [_blurred(each) for each in states]
-        results = self.body("body").infer([*known, *slices, *captured])
+        results = self.subgraph("body").infer([*known, *slices, *captured])
         after = [alike(a, _blurred(b)) for a, b in zip(known, results[: self.states], strict=True)]
         length = next((each for each in lengths if each is not None), None)
         return self.results([*after, *(self._whole(k, each, length) for k, each in enumerate(results[self.states :]))])
 
-    def handed(self, operands: Sequence[Any]) -> list[tuple[Any, Sequence[Any]]]:
+    def subgraph_inputs(self, operands: Sequence[Any]) -> list[tuple[Any, Sequence[Any]]]:
         states, scanned, captured = self.parts(operands)
         if not all(isinstance(each, TensorSpec) for each in scanned):
             return []
         slices = self.slices(scanned, self.axes(self.input_axes, scanned))
-        return [(self.body("body"), [*map(_blurred, states), *slices, *map(_blurred, captured)])]
+        return [(self.subgraph("body"), [*map(_blurred, states), *slices, *map(_blurred, captured)])]
 
     def slices(self, scanned: Sequence[Any], axes: Sequence[int]) -> list[TensorSpec]:
         """What a turn is handed of what is cut."""
@@ -307,7 +307,7 @@ class Scan(Stacking):
             _check_turn(turn)
             places = [self.place(k, turn, length) for k in range(len(scanned))]
             slices = [each.take(place, axis) for each, place, axis in zip(scanned, places, axes, strict=True)]
-            results = self.body("body").run([*states, *slices, *captured])
+            results = self.subgraph("body").run([*states, *slices, *captured])
             states = results[: self.states]
             for stack, value in zip(stacks, results[self.states :], strict=True):
                 stack.append(value)
@@ -339,8 +339,8 @@ class Scan(Stacking):
 
 
 @register("onnx.SequenceMap")
-class SequenceMap(Bodied):
-    """A body run for every item of a sequence; its results are sequences.
+class SequenceMap(WithSubgraphs):
+    """A subgraph run for every item of a sequence; its results are sequences.
 
     Parameters:
         inputs: how many operands come before those of the graph around: the sequence, then others, which are
@@ -358,21 +358,21 @@ class SequenceMap(Bodied):
         for turn, item in enumerate(sequence):
             _check_turn(turn)
             given = [each[turn] if isinstance(each, (list, tuple)) else each for each in others]
-            for column, value in zip(columns, self.body("body").run([item, *given, *captured]), strict=True):
+            for column, value in zip(columns, self.subgraph("body").run([item, *given, *captured]), strict=True):
                 column.append(value)
                 held.add(np.asarray(value).nbytes)
         return self.results(columns)
 
 
 @register("engine.Stage")
-class Stage(Bodied):
+class Stage(WithSubgraphs):
     """Part of a graph that runs as a graph of its own, because values computed before it decide its sizes."""
 
     def infer(self, *operands: Any) -> Any:
-        return self.results(self.body("body").infer(operands))
+        return self.results(self.subgraph("body").infer(operands))
 
     def forward(self, *operands: Any) -> Any:
-        return self.results(self.body("body").run(operands))
+        return self.results(self.subgraph("body").run(operands))
 
 
 def _known(value: Any) -> Any:

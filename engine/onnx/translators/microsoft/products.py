@@ -82,5 +82,5 @@ def _plain(node: Node, type: str, without: Sequence[str], inputs: Sequence[Value
     attributes = {key: value for key, value in node.attributes.items() if key not in without}
     return Node(
         type=type, name=node.name, domain="", version=13, inputs=inputs, attributes=attributes,
-        outputs=node.outputs[:1], builder=node.builder, body=node.body, inline=node.inline,
+        outputs=node.outputs[:1], builder=node.builder, subgraph=node.subgraph, inline=node.inline,
     )  # fmt: skip

@@ -11,7 +11,7 @@ import pytest
 import engine
 from engine.compiler.inlining.inlining import MOST_KEPT, MOST_KEPT_OPERATORS, Inlining
 from engine.compiler.inlining.trip_counts import MOST_ADDED, MOST_ITERATIONS, size_of
-from engine.graph.building.bodies import Body
+from engine.graph.building.subgraphs import Subgraph
 from tests.engine.compiler.inlining.loops import BOOL, WEIGHTS, body
 from tests.engine.onnx_files.models import INT64, model, node, save, value
 
@@ -111,9 +111,9 @@ def test_hundreds_of_loops_share_what_there_is(tmp_path: Path) -> None:
 
 def test_of_looking_ahead_there_is_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     analysed = 0
-    before = Body.infer
+    before = Subgraph.infer
 
-    def counted(self: Body, inputs: Any) -> Any:
+    def counted(self: Subgraph, inputs: Any) -> Any:
         nonlocal analysed
         analysed += len(self.operators)
         return before(self, inputs)
@@ -125,7 +125,7 @@ def test_of_looking_ahead_there_is_an_end(tmp_path: Path, monkeypatch: pytest.Mo
     ]  # fmt: skip
     graph = engine.load(save(tmp_path, model(nodes, [value("x", ["n", 3])], [value("x0", None)], WEIGHTS)))
     specs = [engine.TensorSpec((2, 3), FLOAT32)]
-    monkeypatch.setattr(Body, "infer", counted)
+    monkeypatch.setattr(Subgraph, "infer", counted)
     graph.infer(specs)
     once, analysed = analysed, 0
     assert Inlining(graph).graph_for(specs) is graph

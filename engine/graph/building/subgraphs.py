@@ -25,11 +25,11 @@ class Built(Protocol):
 
     @property
     def source(self) -> pnnx.Graph:
-        """The source that the body was built from."""
+        """The source that the subgraph was built from."""
 
     @property
     def operators(self) -> tuple[RuntimeOperator, ...]:
-        """The operators of the body, in execution order."""
+        """The operators of the subgraph, in execution order."""
 
     @property
     def plan(self) -> Plan:
@@ -37,7 +37,7 @@ class Built(Protocol):
 
     @property
     def inputs(self) -> tuple[Port, ...]:
-        """The inputs of the body."""
+        """The inputs of the subgraph."""
 
 
 Build = Callable[[pnnx.Graph, Registry], Built]
@@ -46,12 +46,12 @@ Execute = Callable[[Plan, Sequence[object]], list[object]]
 _HOW: Final[dict[str, Any]] = {}
 
 
-def builds_bodies(build: Build, execute: Execute) -> None:
+def register_subgraph_builder(build: Build, execute: Execute) -> None:
     """Register the functions that build and run a subgraph."""
     _HOW.update(build=build, execute=execute)
 
 
-class Body:
+class Subgraph:
     """A runnable subgraph of an operator.
 
     Attributes:
@@ -74,7 +74,7 @@ class Body:
 
     @property
     def operators(self) -> Sequence[RuntimeOperator]:
-        """The operators of the body."""
+        """The operators of the subgraph."""
         return self.graph.operators
 
     @property
@@ -112,9 +112,9 @@ class Body:
             raise ShapeError("a subgraph got the wrong number of inputs", found=len(inputs), expected=self.count)
 
 
-def bodies_of(bodies: Mapping[str, pnnx.Graph], registry: Registry) -> tuple[tuple[str, Body], ...]:
+def build_subgraphs(sources: Mapping[str, pnnx.Graph], registry: Registry) -> tuple[tuple[str, Subgraph], ...]:
     """Return the built subgraphs of an operator."""
-    return tuple((name, Body(source, registry)) for name, source in bodies.items())
+    return tuple((name, Subgraph(source, registry)) for name, source in sources.items())
 
 
 def _read_only(value: object) -> object:

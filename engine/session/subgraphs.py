@@ -20,7 +20,7 @@ from engine.errors import (
     RunCancelledError,
 )
 from engine.graph import RuntimeGraph
-from engine.graph.building.bodies import Body
+from engine.graph.building.subgraphs import Subgraph
 from engine.tensor import Array, TensorSpec
 
 # Number of input shapes whose inferred results are kept.
@@ -51,17 +51,17 @@ class Runner(Protocol):
         """Release memory and threads."""
 
 
-class CompiledBody:
+class CompiledSubgraph:
     """Subgraph with a runner of its own; many threads may use it.
 
     Args:
         runner: of this subgraph alone: what cannot be compiled here does not affect the outer graph.
     """
 
-    def __init__(self, body: Body, runner: Runner) -> None:
-        graph = body.graph
+    def __init__(self, subgraph: Subgraph, runner: Runner) -> None:
+        graph = subgraph.graph
         assert isinstance(graph, RuntimeGraph)  # what runtime_graph builds
-        self._body = body
+        self._subgraph = subgraph
         self._graph = graph
         self._runner = runner
         self._lock = threading.Lock()
@@ -72,7 +72,7 @@ class CompiledBody:
     @property
     def count(self) -> int:
         """Number of operands."""
-        return self._body.count
+        return self._subgraph.count
 
     def infer(self, inputs: Sequence[object]) -> list[object]:
         """Return what is known of the results.
@@ -83,10 +83,10 @@ class CompiledBody:
         # Every run of the operator needs the size of its results; results that follow from shapes alone are cached.
         specs = tuple([each for each in inputs if isinstance(each, TensorSpec) and each.value is None])
         if len(specs) != len(inputs):
-            return self._body.infer(inputs)
+            return self._subgraph.infer(inputs)
         found = self._foreseen.get(specs)
         if found is None:
-            found = self._body.infer(inputs)
+            found = self._subgraph.infer(inputs)
             with self._lock:
                 if len(self._foreseen) >= _MAX_KNOWN:
                     self._foreseen.clear()
@@ -102,13 +102,13 @@ class CompiledBody:
         """
         arrays = [each for each in inputs if type(each) is np.ndarray]
         if len(arrays) != self.count or not self._runner.compiles:
-            return self._body.run(inputs)
+            return self._subgraph.run(inputs)
         key = tuple([(each.shape, each.dtype) for each in arrays])
         is_compilable = self._is_compilable.get(key)
         if is_compilable is None:
             specs = [TensorSpec(each.shape, each.dtype) for each in arrays]
-            if not all(isinstance(each, TensorSpec) for each in self._body.infer(specs)):
-                results = self._body.run(arrays)  # unknown before a run whether its results are tensors
+            if not all(isinstance(each, TensorSpec) for each in self._subgraph.infer(specs)):
+                results = self._subgraph.run(arrays)  # unknown before a run whether its results are tensors
                 self._remember(key, all(type(each) is np.ndarray for each in results))
                 return results
             self._remember(key, True)
@@ -116,19 +116,19 @@ class CompiledBody:
                 self._is_new = False
                 self._runner.request(self._graph, specs)
         elif not is_compilable:
-            return self._body.run(arrays)
+            return self._subgraph.run(arrays)
         try:
             compiled = self._runner.run(self._graph, arrays, None)
         except (RunCancelledError, CompilerDefectError):
             raise
         except CompileMemoryError:  # there may be enough memory the next time
-            return self._body.run(arrays)
+            return self._subgraph.run(arrays)
         except (CompileError, InputError):  # nothing to compile, or a result that is not a tensor
             compiled = []
-        if len(compiled) == len(self._body.results):
+        if len(compiled) == len(self._subgraph.results):
             return [*compiled]
         self._remember(key, False)
-        return self._body.run(arrays)
+        return self._subgraph.run(arrays)
 
     def _remember(self, key: Any, is_compilable: bool) -> None:
         with self._lock:
