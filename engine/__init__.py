@@ -10,6 +10,7 @@ graph, with layers and expression (the semantics of operators) -> session -> exe
 from __future__ import annotations
 
 from engine.bundle import is_bundle
+from engine.cancellation import Progress, cancelling
 from engine.comparison import ComparedValue, Comparison, Difference, NonFiniteOrigin, compare
 from engine.comparison import measure as measure_difference
 from engine.compile_metrics import CompileMetrics, compile_metrics
@@ -49,7 +50,6 @@ from engine.onnx import is_onnx
 from engine.options import PASS_NAMES, Options
 from engine.pnnx.files import kind_of_file
 from engine.session import Outputs, Session
-from engine.stopping import Progress, cancelling
 from engine.tensor import TensorSpec, is_close
 from engine.toolchain import describe_host, in_background, measure_peak
 

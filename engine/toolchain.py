@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.bundle import Manifest
+from engine.cancellation import Progress
 from engine.errors import CompileError
 from engine.options import cache_folder
-from engine.stopping import Progress
 
 if TYPE_CHECKING:
     from engine.compiler.bundling.writing import BundleWriter

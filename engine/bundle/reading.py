@@ -19,13 +19,13 @@ from typing import Final
 
 from engine.bundle import manifest as manifests
 from engine.bundle.manifest import MANIFEST, PARAM, WEIGHTS, Manifest, StatedFile
+from engine.cancellation import check_cancelled
 from engine.errors import BundleError
 from engine.memory.blocks import TornError, read_block
 from engine.memory.files import check_unshared, file_name, open_regular, reason
 from engine.memory.resources import available_cores, total_memory_bytes
 from engine.memory.shared_blocks import shared
 from engine.pnnx.files import take_open
-from engine.stopping import check_wanted
 from engine.tensor import Array
 
 _FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NONBLOCK
@@ -202,7 +202,7 @@ def _look_at(place: int, name: str, stated: StatedFile) -> None:
         _check_size(descriptor, name, stated)
         state, at = hashlib.sha256(), 0
         while piece := os.pread(descriptor, _PIECE_BYTES, at):
-            check_wanted()
+            check_cancelled()
             state.update(piece)
             at += len(piece)
         _check_hash(state.hexdigest(), name, stated)

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
+from engine.cancellation import Progress, cancellable_progress, silent
 from engine.compile_metrics import METER
 from engine.compiler.bundling.carried import Carried
 from engine.compiler.cache.cache import Cache
@@ -35,7 +36,6 @@ from engine.graph.port import Port
 from engine.memory.blocks import is_mapped, move_to_disk
 from engine.memory.shared_blocks import shared
 from engine.options import Options
-from engine.stopping import Progress, cancellable_progress, silent
 from engine.tensor import Array, TensorSpec
 
 # Programs of a dynamic graph that are stored in the cache, each with all weights.

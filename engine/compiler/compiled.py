@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
+from engine.cancellation import Progress, silent
 from engine.compiler.builder import Builder
 from engine.compiler.codegen.host import Host
 from engine.compiler.executable import Executable, NativeStep
@@ -27,7 +28,6 @@ from engine.graph.running.reference import as_outputs
 from engine.memory.resources import available_cores
 from engine.options import Options
 from engine.profiling import MeasuredRun
-from engine.stopping import Progress, silent
 from engine.tensor import Array, TensorSpec
 
 # Operators of a graph that takes long to compile: LLVM needs about 20 ms for each distinct one.

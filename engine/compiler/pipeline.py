@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from engine.cancellation import Progress
 from engine.compiler.codegen.host import Host
 from engine.compiler.executable import Executable
 from engine.compiler.inlining.inlining import Inlining
@@ -25,7 +26,6 @@ from engine.layers.creation.container import Constant
 from engine.options import Options
 from engine.passes import LOWERING_PASSES, PassReport, optimise
 from engine.passes.quantised_products import quantised_products
-from engine.stopping import Progress
 from engine.tensor import TensorSpec, is_known, known_value
 
 if TYPE_CHECKING:

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from engine import expression
+from engine.cancellation import cancellable
 from engine.graph.building.inference import GraphWarning, Mismatch
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
 from engine.graph.port import Port
 from engine.layers.creation.container import Expression
-from engine.stopping import wanted
 from engine.tensor import TensorSpec, dtype_name
 
 
@@ -24,7 +24,7 @@ def describe(
     warnings: Sequence[GraphWarning],
 ) -> dict[str, Any]:
     """Return the description of a graph as dicts, lists, strings and numbers."""
-    described = [_operator(op) for op in wanted(operators)]
+    described = [_operator(op) for op in cancellable(operators)]
     operands = [operand for op in operators for operand in op.outputs]
     names = {port.operand: _names(port) for port in (*outputs, *inputs)}
     return {

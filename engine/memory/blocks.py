@@ -22,8 +22,8 @@ from typing import Final, TypeVar
 
 import numpy as np
 
+from engine.cancellation import check_cancelled
 from engine.memory.resources import available_cores, free_memory_bytes
-from engine.stopping import check_wanted
 from engine.tensor import Array
 
 T = TypeVar("T")
@@ -43,13 +43,13 @@ def side_by_side(do: Callable[[T], R], pieces: Sequence[T]) -> Iterator[R]:
     threads = min(_MOST_THREADS, available_cores(), len(pieces))
     if threads < 2:
         for piece in pieces:
-            check_wanted()
+            check_cancelled()
             yield do(piece)
         return
     with ThreadPoolExecutor(threads) as pool:
         try:
             for result in pool.map(do, pieces):
-                check_wanted()
+                check_cancelled()
                 yield result
         finally:
             pool.shutdown(cancel_futures=True)
@@ -161,7 +161,7 @@ def spill_block(descriptor: int, folder: str, size: int, keep: Callable[[int], o
             return os.sendfile(nameless, descriptor, at, count)
 
         for piece in _pieces(descriptor, size):
-            check_wanted()
+            check_cancelled()
             _take(*piece, send)
         return _mapped(nameless, size, keep)
 
@@ -181,7 +181,7 @@ def disk_block(pieces: Callable[[], Iterator[Array]], size: int) -> Array | None
         os.posix_fallocate(nameless, 0, size)
         at = 0
         for piece in pieces():
-            check_wanted()
+            check_cancelled()
             content = piece.reshape(-1).view(np.uint8).data
             done = 0
             while done < len(content):
@@ -213,7 +213,7 @@ def move_to_disk(block: Array, folder: str) -> bool:
         os.posix_fallocate(nameless, 0, size)
         at = 0
         while at < size:
-            check_wanted()
+            check_cancelled()
             at += os.pwrite(nameless, content[at : at + PIECE_BYTES], at)
         rights, flags = mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | _MAP_FIXED
         begin = block.ctypes.data + skip

@@ -5,12 +5,12 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import TypeAlias
 
+from engine.cancellation import cancellable_quick
 from engine.graph import RuntimeGraph, RuntimeOperator
 from engine.passes.support.facts import is_pure
 from engine.passes.support.rewriting import Rewriter
 from engine.pnnx import Graph
 from engine.pnnx.graph import as_bytes
-from engine.stopping import wanted_quick
 
 Key: TypeAlias = tuple[object, ...]
 
@@ -22,7 +22,7 @@ def common_subexpressions(graph: RuntimeGraph) -> Graph:
     """
     rewriter = Rewriter(graph)
     seen: dict[Key, _Candidates] = {}
-    for op in wanted_quick(graph.operators):
+    for op in cancellable_quick(graph.operators):
         if not is_pure(op):
             continue
         earlier = seen.setdefault(_key(op, rewriter), _Candidates()).earlier(op)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from engine.cancellation import cancellable_quick
 from engine.errors import EngineError
 from engine.expression import Call, Input, List, Node, infer
 from engine.graph import RuntimeGraph, RuntimeOperator
@@ -10,14 +11,13 @@ from engine.passes.support.algebra import reading
 from engine.passes.support.facts import Facts
 from engine.passes.support.rewriting import Rewriter
 from engine.pnnx import Graph, Operator
-from engine.stopping import wanted_quick
 from engine.tensor import TensorSpec
 
 
 def computed_items(graph: RuntimeGraph) -> Graph:
     """Compute the tensors of a list before the list is made: there are kernels for expressions, but not for lists."""
     rewriter, facts = Rewriter(graph), Facts(graph)
-    for op in wanted_quick(graph.operators):
+    for op in cancellable_quick(graph.operators):
         definition = op.definition
         if isinstance(definition, Expression) and isinstance(definition.tree, List) and not definition.shapes:
             _take_apart(op, definition.tree, rewriter, facts)

@@ -10,6 +10,7 @@ from typing import Final
 
 import numpy as np
 
+from engine.cancellation import cancellable_quick
 from engine.errors import EngineError, RunCancelledError
 from engine.expression import Call, Input, List, Literal, Node, evaluate, format, infer, inputs, peak_bytes, postorder
 from engine.graph import RuntimeGraph, RuntimeOperand, RuntimeOperator
@@ -21,7 +22,6 @@ from engine.passes.support.budget import SCRATCH, Budget, work_of, work_of_calls
 from engine.passes.support.facts import Facts, is_pure, stored_tensor
 from engine.passes.support.rewriting import Rewriter, bytes_of, is_small_enough, tensor
 from engine.pnnx import Graph, Operator, Parameter
-from engine.stopping import wanted_quick
 from engine.tensor import CODES, UNKNOWN, Array, TensorSpec, known_value, spec_of
 
 
@@ -170,7 +170,7 @@ def constant_folding(graph: RuntimeGraph, before_each: Callable[[], None] | None
         before_each: called before every operator; an exception of it ends the pass.
     """
     folder = _Folder(graph, before_each)
-    for op in wanted_quick(graph.operators):
+    for op in cancellable_quick(graph.operators):
         folder.follow(op)
     return folder.result()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from engine.cancellation import cancellable_quick
 from engine.expression import Call, Input, List, Node, postorder
 from engine.graph import RuntimeGraph, RuntimeOperand, RuntimeOperator
 from engine.layers.creation.container import Expression
@@ -13,7 +14,6 @@ from engine.passes.support.expressions import tree_of
 from engine.passes.support.facts import Facts, only_consumer
 from engine.passes.support.rewriting import Rewriter
 from engine.pnnx import Graph
-from engine.stopping import wanted_quick
 
 LONGEST: Final = 64
 """Calls of an expression beyond which nothing more is merged into it."""
@@ -35,7 +35,7 @@ def expression_fusion(graph: RuntimeGraph) -> Graph:
     """
     rewriter, facts = Rewriter(graph), Facts(graph)
     maps: dict[str, _Map] = {}
-    for op in wanted_quick(graph.operators):
+    for op in cancellable_quick(graph.operators):
         tree = tree_of(op, facts)
         if tree is not None:
             maps[op.name] = _grown(_Map.of(op, tree), maps, facts)

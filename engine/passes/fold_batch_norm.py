@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace as with_fields
 
+from engine.cancellation import cancellable_quick
 from engine.graph import RuntimeGraph
 from engine.passes.support.facts import Facts, only_consumer
 from engine.passes.support.rewriting import Rewriter, tensor
 from engine.passes.support.weights import FLOAT64, Normalisation, normalisation, weighted
 from engine.pnnx import Graph
-from engine.stopping import wanted_quick
 from engine.tensor import TensorSpec
 
 
@@ -19,7 +19,7 @@ def fold_batch_norm(graph: RuntimeGraph) -> Graph:
     Others become an expression, scale * x + shift. Weights are computed in float64 and rounded once.
     """
     rewriter, facts = Rewriter(graph), Facts(graph)
-    for op in wanted_quick(graph.operators):
+    for op in cancellable_quick(graph.operators):
         norm = normalisation(op, facts)
         if norm is None or rewriter.is_touched(op) or rewriter.is_touched(norm.maker):
             continue

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from engine.cancellation import cancellable_quick
 from engine.expression import Call, Input, Literal, Node, postorder
 from engine.graph import RuntimeGraph, RuntimeOperand, RuntimeOperator
 from engine.passes.support.expressions import tree_of
@@ -13,14 +14,13 @@ from engine.passes.support.facts import Facts, only_consumer
 from engine.passes.support.rewriting import Rewriter
 from engine.passes.support.weights import FLOAT64, Weighted, weighted
 from engine.pnnx import Graph
-from engine.stopping import wanted_quick
 from engine.tensor import Array
 
 
 def fold_scale(graph: RuntimeGraph) -> Graph:
     """Fold one multiplication and one addition of a constant for each channel into the weights before them."""
     rewriter, facts = Rewriter(graph), Facts(graph)
-    for op in wanted_quick(graph.operators):
+    for op in cancellable_quick(graph.operators):
         layer = _feeding(op, facts)
         if layer is None or rewriter.is_touched(op) or rewriter.is_touched(layer.op):
             continue

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from engine.cancellation import cancellable_quick
 from engine.expression.tree import Call, Input
 from engine.graph import RuntimeGraph, RuntimeOperand, RuntimeOperator
 from engine.layers.creation.container import Expression
@@ -28,7 +29,6 @@ from engine.passes.support.byte_products import OPERANDS, has_kernel, is_of_byte
 from engine.passes.support.facts import Facts, input_named
 from engine.passes.support.rewriting import Rewriter
 from engine.pnnx import Attribute, Graph, Operator, Parameter
-from engine.stopping import wanted_quick
 from engine.tensor import Array
 
 _SUMS: Final = 2**31
@@ -41,7 +41,7 @@ def integer_products(graph: RuntimeGraph) -> Graph:
     rewriter, facts = Rewriter(graph), Facts(graph)
     # Bytes with a scale are PyTorch's quantised tensors, and stay so.
     are_plain = not any(speaks_of_quantised(op.definition) for op in graph.operators)
-    for op in wanted_quick(graph.operators):
+    for op in cancellable_quick(graph.operators):
         if isinstance(op.definition, QLinearConv | QLinearMatMul):
             if new := requantised(op, facts, rewriter):
                 rewriter.replace(op, *new)

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from engine import pnnx
+from engine.cancellation import check_cancelled
 from engine.errors import EngineError, ParameterError
 from engine.graph import RuntimeGraph
 from engine.passes.common_subexpressions import common_subexpressions
@@ -23,7 +24,6 @@ from engine.passes.parallel_convolutions import parallel_convolutions
 from engine.passes.quantised_products import quantised_products
 from engine.passes.removal import dead_operators, identity_removal
 from engine.passes.transpose_cancelling import transpose_cancelling
-from engine.stopping import check_wanted
 
 ACTIVATIONS: Final = "activation_into_producer"
 RESIDUALS: Final = "residual_into_producer"
@@ -144,7 +144,7 @@ def optimise(
         for name, found in reports.items():
             if before_each is not None:
                 before_each()
-            check_wanted(name)
+            check_cancelled(name)
             graph, report = _run(name, graph, before_each)
             found.append(report)
         if graph is before:

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from engine.cancellation import cancellable_quick
 from engine.graph import RuntimeGraph, RuntimeOperator
 from engine.layers.convolution.conv import Conv
 from engine.layers.convolution.pad import Pad
@@ -16,7 +17,6 @@ from engine.layers.pooling.pool import AvgPool
 from engine.passes.support.facts import Facts, input_named, is_static, only_consumer
 from engine.passes.support.rewriting import Rewriter
 from engine.pnnx import Graph, Parameter
-from engine.stopping import wanted_quick
 
 Pairs: TypeAlias = list[tuple[int, int]]
 
@@ -27,7 +27,7 @@ def pad_into_conv(graph: RuntimeGraph) -> Graph:
     If the padding before and after differ, the convolution must be able to express it: ``same``.
     """
     rewriter, facts = Rewriter(graph), Facts(graph)
-    for op in wanted_quick(graph.operators):
+    for op in cancellable_quick(graph.operators):
         user = only_consumer(op.outputs[0]) if isinstance(op.definition, Pad) else None
         if user is None or rewriter.is_touched(op) or rewriter.is_touched(user):
             continue

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from engine.cancellation import cancellable_quick
 from engine.expression import Call, Input, Node
 from engine.graph import RuntimeGraph, RuntimeOperand, RuntimeOperator
 from engine.layers.convolution.conv import Conv
@@ -21,7 +22,6 @@ from engine.passes.support.facts import Facts
 from engine.passes.support.rewriting import Rewriter
 from engine.passes.support.weights import FLOAT64, Weighted, finite, normalisation, weighted
 from engine.pnnx import Graph
-from engine.stopping import wanted_quick
 from engine.tensor import Array
 
 
@@ -32,7 +32,7 @@ def parallel_convolutions(graph: RuntimeGraph) -> Graph:
     Weights are added in float64 and rounded once.
     """
     rewriter, facts = Rewriter(graph), Facts(graph)
-    for op in wanted_quick(graph.operators):
+    for op in cancellable_quick(graph.operators):
         tree = None if rewriter.is_touched(op) else tree_of(op, facts)
         if tree is None or not isinstance(tree, Call) or tree.function != "add":
             continue

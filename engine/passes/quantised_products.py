@@ -10,6 +10,7 @@ from typing import Final
 
 import numpy as np
 
+from engine.cancellation import cancellable_quick
 from engine.graph import RuntimeGraph, RuntimeOperator
 from engine.layers.convolution.conv import Conv
 from engine.layers.linear.matmul import Matmul
@@ -19,7 +20,6 @@ from engine.passes.support.byte_products import BYTES, is_of_bytes, most_of
 from engine.passes.support.facts import Facts, input_named
 from engine.passes.support.rewriting import Rewriter
 from engine.pnnx import Attribute, Graph, Operator, Parameter
-from engine.stopping import wanted_quick
 from engine.tensor import Array
 
 _SUMS: Final = 2**31
@@ -30,7 +30,7 @@ _CONVOLUTION: Final = "Conv"
 def quantised_products(graph: RuntimeGraph) -> Graph:
     """Replace convolutions and products of dequantised bytes with dequantised weights by those of the bytes."""
     rewriter, facts = Rewriter(graph), Facts(graph)
-    for op in wanted_quick(graph.operators):
+    for op in cancellable_quick(graph.operators):
         is_conv = isinstance(op.definition, Conv | OnnxConv) and op.type == _CONVOLUTION
         if (is_conv or type(op.definition) is Matmul) and len(op.inputs) in ((2, 3) if is_conv else (2,)):
             new = _of_bytes(op, facts, rewriter, 0 if is_conv else 1)

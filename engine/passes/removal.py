@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace as with_fields
 from typing import Final
 
+from engine.cancellation import cancellable_quick
 from engine.graph import RuntimeGraph, RuntimeOperand, RuntimeOperator
 from engine.layers.creation.container import ListConstruct, TupleConstruct, Unpack
 from engine.layers.shape.join import Cat, Stack
@@ -13,14 +14,13 @@ from engine.passes.support.facts import Facts, is_static, only_consumer
 from engine.passes.support.identities import unchanged
 from engine.passes.support.rewriting import Rewriter
 from engine.pnnx import Graph, Operator
-from engine.stopping import wanted_quick
 
 
 def dead_operators(graph: RuntimeGraph) -> Graph:
     """Remove operators that no output of the graph depends on; the graph's inputs stay, used or not."""
     rewriter = Rewriter(graph)
     needed: set[str] = set()
-    for op in wanted_quick(reversed(graph.operators)):
+    for op in cancellable_quick(reversed(graph.operators)):
         is_boundary = op.layer is None
         if is_boundary or any(operand.name in needed for operand in op.outputs):
             needed.update(operand.name for operand in op.inputs)
@@ -92,7 +92,7 @@ def identity_removal(graph: RuntimeGraph) -> Graph:
     A stack of one tensor becomes an unsqueeze.
     """
     rewriter, facts = Rewriter(graph), Facts(graph)
-    for op in wanted_quick(graph.operators):
+    for op in cancellable_quick(graph.operators):
         instead = unchanged(op, facts)
         if instead is not None and rewriter.stand_in(op.outputs[0], instead):
             rewriter.drop(op)

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace as with_fields
 
+from engine.cancellation import cancellable_quick
 from engine.graph import RuntimeGraph, RuntimeOperand, RuntimeOperator
 from engine.passes.support.facts import Facts, is_static
 from engine.passes.support.permutations import PERMUTATIONS, VIEWS, is_certain, is_trivial, order_of
 from engine.passes.support.rewriting import Rewriter
 from engine.pnnx import Graph, Parameter
-from engine.stopping import wanted_quick
 
 
 def transpose_cancelling(graph: RuntimeGraph) -> Graph:
     """Merge consecutive permutations into one, consecutive views into one reshape, and remove those that cancel out."""
     rewriter, facts = Rewriter(graph), Facts(graph)
-    for op in wanted_quick(reversed(graph.operators)):  # from the last of a chain all of it is visible
+    for op in cancellable_quick(reversed(graph.operators)):  # from the last of a chain all of it is visible
         if rewriter.is_touched(op):
             continue
         if _is_view(op):

@@ -18,9 +18,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, Final, TypeAlias
 
+from engine.cancellation import cancellable_quick
 from engine.errors import WeightsError, quoted
 from engine.pnnx.files import kind_of_file
-from engine.stopping import wanted_quick
 from engine.tensor import Array
 
 # signature, version, flags, method, time, date, crc, packed size, size, name length, extra length
@@ -112,7 +112,7 @@ def read_directory(data: Buffer) -> dict[str, list[Member]]:
     directory = _find_directory(data)
     members: dict[str, list[Member]] = {}
     spans: list[tuple[int, int, str]] = []
-    for record in wanted_quick(_read_records(data, directory)):
+    for record in cancellable_quick(_read_records(data, directory)):
         try:
             member = _locate(data, record, directory.start)
         except WeightsError as error:

@@ -6,6 +6,7 @@ import os
 from collections import Counter
 from typing import BinaryIO, Final
 
+from engine.cancellation import cancellable_quick
 from engine.errors import ModelFormatError
 from engine.memory.files import Path, file_name
 from engine.memory.shared_blocks import shared
@@ -15,7 +16,6 @@ from engine.pnnx.graph import Graph
 from engine.pnnx.param import ParamFile, parse_param
 from engine.pnnx.printer import format_param
 from engine.pnnx.weights import Weights, pack_members
-from engine.stopping import wanted_quick
 from engine.tensor import Array
 
 # Attempts to read a pair that is written to at the same time.
@@ -118,6 +118,6 @@ def _bind(param: ParamFile, weights: Weights) -> None:
     ]
     weights.check_repetitions(Counter(member for _, _, member, _ in places))
     turns: Counter[str] = Counter()
-    for operator, key, member, declared in wanted_quick(places):
+    for operator, key, member, declared in cancellable_quick(places):
         operator.attributes[key] = weights.attribute(member, declared, turns[member])
         turns[member] += 1

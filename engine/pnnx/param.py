@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from engine.cancellation import cancellable_quick
 from engine.errors import ModelFormatError, ParamSyntaxError, quoted
 from engine.pnnx.files import kind_of_file
 from engine.pnnx.graph import Graph, Operator, named_apart
 from engine.pnnx.line import Line, parse_line
 from engine.pnnx.shapes import Announcement, Declaration, parse_annotation
-from engine.stopping import wanted_quick
 from engine.tensor import DTYPES, TensorSpec
 
 MAGIC: Final = "7767517"
@@ -54,7 +54,7 @@ def parse_param(data: bytes, file: str) -> ParamFile:
     lines = _numbered_lines(_decode(data, file), file)
     reader = _Reader()
     n_operators, n_operands = _parse_header(lines, file)
-    for number, text in wanted_quick(lines):
+    for number, text in cancellable_quick(lines):
         if len(reader.file.declarations) == n_operators:
             _check_blank(text, n_operators, file, number)
             continue

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from engine.cancellation import cancellable
 from engine.errors import WeightsError, quoted
 from engine.pnnx.archive import Member, check_crc, read_directory
 from engine.pnnx.graph import Attribute, Graph, as_bytes, written_names
 from engine.pnnx.shapes import Declaration
-from engine.stopping import wanted
 from engine.tensor import DTYPES, Array, format_shape
 
 
@@ -35,7 +35,7 @@ class Weights:
         self._members = read_directory(content)
         if verify:
             for name, members in self._members.items():
-                for member in wanted(members):
+                for member in cancellable(members):
                     check_crc(content, name, member)
 
     def check_repetitions(self, declared: Mapping[str, int]) -> None:

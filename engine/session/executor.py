@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from engine.bundle import Bundle
+from engine.cancellation import Progress, silent
 from engine.defects import Defects
 from engine.errors import CompileError
 from engine.graph import RuntimeGraph
@@ -16,7 +17,6 @@ from engine.options import Options
 from engine.profiling import MeasuredRun
 from engine.session.policies import CompiledGraphs, CompiledOnly, Policy, Race, ReferenceOnly
 from engine.session.subgraphs import CompiledSubgraph
-from engine.stopping import Progress, silent
 from engine.tensor import Array, TensorSpec
 
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
+from engine.cancellation import cancelling, check_cancelled
 from engine.defects import Defects
 from engine.errors import CompileError, CompileMemoryError, EngineError, RunCancelledError
 from engine.graph import RuntimeGraph, execute
@@ -28,7 +29,6 @@ from engine.graph.running.watch import Watch
 from engine.limits import MEMORY_RETRY_S
 from engine.options import Options
 from engine.profiling import MeasuredRun, measured
-from engine.stopping import cancelling, check_wanted
 from engine.tensor import Array, TensorSpec
 from engine.toolchain import has_llvm, no_compiler
 
@@ -167,7 +167,7 @@ class Race:
             with cancelling(lambda: compiled.is_ready(inputs)):
                 outputs = run_reference(graph, inputs, runs)
         except RunCancelledError:
-            check_wanted()  # the caller may have cancelled as well
+            check_cancelled()  # the caller may have cancelled as well
             return _run_compiled(graph, compiled, inputs, None, runs)
         self._raced.add(id(graph))
         return outputs

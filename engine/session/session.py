@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from engine.cancellation import Progress, cancelling, silent
 from engine.errors import EngineError, ExecutionError, GraphError, InputError, from_foreign
 from engine.graph import RuntimeGraph, execute
 from engine.graph.batch.batching import Batching, join
@@ -22,7 +23,6 @@ from engine.session.batches import Batches
 from engine.session.dispatch import DispatchCache, Estimates, Given, Route, Shapes, places_in, shapes_of
 from engine.session.executor import Executor
 from engine.session.outputs import Outputs, join_taps
-from engine.stopping import Progress, cancelling, silent
 from engine.tensor import Array, TensorSpec
 from engine.toolchain import write_bundle
 

@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 
-VOCABULARY = {"engine.defects", "engine.ir", "engine.stopping", "engine.errors", "engine.limits", "engine.tensor"}
+VOCABULARY = {"engine.defects", "engine.ir", "engine.cancellation", "engine.errors", "engine.limits", "engine.tensor"}
 BASICS = {
     "app.errors",
     "app.arrays",
@@ -29,7 +29,7 @@ BASICS = {
 ALLOWED: dict[str, set[str]] = {
     "engine.errors": set(),
     "engine.ir": {"engine.errors"},
-    "engine.stopping": {"engine.errors"},
+    "engine.cancellation": {"engine.errors"},
     "engine.defects": {"engine.errors"},
     "engine.memory.resources": set(),
     "engine.memory": VOCABULARY,
@@ -67,11 +67,11 @@ ALLOWED: dict[str, set[str]] = {
         "engine.memory",
         "engine.options",
         "engine.profiling",
-        "engine.stopping",
+        "engine.cancellation",
     }
     | {"engine.expression", "engine.graph", "engine.ir", "engine.layers", "engine.passes", "engine.pnnx"}
     | {"engine.promotion", "engine.special"},
-    "engine.toolchain": VOCABULARY | {"engine.bundle", "engine.compiler", "engine.options", "engine.stopping"},
+    "engine.toolchain": VOCABULARY | {"engine.bundle", "engine.compiler", "engine.options", "engine.cancellation"},
     "engine.session": VOCABULARY
     | {
         "engine.bundle",
@@ -79,7 +79,7 @@ ALLOWED: dict[str, set[str]] = {
         "engine.graph",
         "engine.options",
         "engine.profiling",
-        "engine.stopping",
+        "engine.cancellation",
         "engine.toolchain",
     },
     "engine.comparison": VOCABULARY | {"engine.graph", "engine.session"},

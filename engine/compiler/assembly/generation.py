@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from engine.cancellation import Progress, cancellable, silent
 from engine.compiler.addresses import Address, MemorySpace, address
 from engine.compiler.assembly.dynamic_kernels import Call
 from engine.compiler.assembly.memory import MemoryPlan, find_lifetimes, plan_memory, storages_of, with_borders_cleared
@@ -22,7 +23,6 @@ from engine.compiler.weights import Weights
 from engine.errors import CompileError
 from engine.ir.dims import hint
 from engine.passes import PassReport
-from engine.stopping import Progress, silent, wanted
 from engine.tensor import Array
 
 # A kernel with this many times as many bytes of weights as of all else is limited by reading weights.
@@ -178,7 +178,7 @@ def pack_constants(steps: Sequence[Step], kept: Sequence[View]) -> tuple[Array, 
         kept: views that are read after the last step, some of constants that no step reads.
     """
     is_table: dict[Storage, bool] = {view.storage: False for view in kept if view.storage.space is MemorySpace.CONSTANT}
-    for step in wanted(steps):
+    for step in cancellable(steps):
         reads_sparsely = isinstance(step, KernelStep) and step.kernel.reads_sparsely
         for storage in storages_of(step):
             if storage.space is MemorySpace.CONSTANT:
@@ -192,7 +192,7 @@ def pack_constants(steps: Sequence[Step], kept: Sequence[View]) -> tuple[Array, 
         end += -(-storage.bytes // ALIGNMENT) * ALIGNMENT
     block = allocate(end) if end else aligned_bytes(0)
     freed = 0
-    for storage, at in wanted(offsets.items()):
+    for storage, at in cancellable(offsets.items()):
         if storage.data is not None:
             block[at : at + storage.bytes] = storage.data.view(np.uint8)
             storage.data = None  # or all constants would be in memory twice

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Final
 
+from engine.cancellation import Progress, cancellable_quick
 from engine.compiler.assembly.dynamic_kernels import (
     DYNAMIC_KERNELS,
     Call,
@@ -27,7 +28,6 @@ from engine.compiler.runtime.team import team_code
 from engine.defects import report_defect
 from engine.errors import CompileError, RunCancelledError
 from engine.ir.dims import specialise
-from engine.stopping import Progress, wanted_quick
 
 # Most instructions of all kernels of a program: minutes of LLVM at worst. Networks of 300 operators have a tenth of it.
 PROGRAM_OPERATIONS = 2_000_000
@@ -89,7 +89,7 @@ def make_objects(
         RefusedError: some kernels are too large or not valid.
     """
     first: dict[object, KernelStep] = {}
-    for step in wanted_quick(steps):
+    for step in cancellable_quick(steps):
         if isinstance(step, KernelStep):  # a lookup takes no longer than the kernel's name
             first.setdefault(id(step.kernel) if is_dynamic else step.kernel.name, step)
     with _assembling(cores) as assemble:

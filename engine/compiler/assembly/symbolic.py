@@ -8,6 +8,7 @@ from sys import intern
 
 import numpy as np
 
+from engine.cancellation import Progress
 from engine.compiler.addresses import MemorySpace, block_of
 from engine.compiler.assembly.generation import (
     PROGRAM_STEPS,
@@ -30,7 +31,6 @@ from engine.graph.symbolic_inputs import SizesOf
 from engine.ir.dims import ShapeEnv
 from engine.ir.tables import Table
 from engine.passes import PassReport
-from engine.stopping import Progress
 from engine.tensor import TensorSpec
 
 

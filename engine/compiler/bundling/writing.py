@@ -11,6 +11,7 @@ from engine import pnnx
 from engine.bundle import MANIFEST, PARAM, WEIGHTS, HostClass, Manifest, ProgramFile, open_bundle
 from engine.bundle import oci as layouts
 from engine.bundle.writing import new_file, new_folder, stated_files, write_manifest
+from engine.cancellation import Progress, silent
 from engine.compiler.builder import Builder
 from engine.compiler.bundling.admission import class_of, engine_version
 from engine.compiler.cache import entry
@@ -21,7 +22,6 @@ from engine.errors import BundleError
 from engine.graph import RuntimeGraph
 from engine.memory.resources import available_cores
 from engine.options import Options
-from engine.stopping import Progress, silent
 from engine.tensor import TensorSpec
 
 

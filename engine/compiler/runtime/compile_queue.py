@@ -20,10 +20,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeAlias
 
+from engine.cancellation import Progress, cancelling
 from engine.compile_metrics import METER
 from engine.errors import RunCancelledError
 from engine.limits import MEMORY_RETRY_S
-from engine.stopping import Progress, cancelling
 from engine.tensor import DType, TensorSpec
 
 Key: TypeAlias = tuple[tuple[tuple[int | None, ...], DType], ...]

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from engine.cancellation import check_cancelled, is_cancellable
 from engine.compiler.addresses import Address, MemorySpace, offset_of, port_of, space_of
 from engine.compiler.executable import FaultFlag, ReferenceCall, Region, Segment
 from engine.compiler.runtime.memory import NO_ARENA, Arena, Arenas, new_arena, new_user
@@ -24,7 +25,6 @@ from engine.compiler.runtime.tables import Tables
 from engine.compiler.runtime.worker_pool import POOL, Workers
 from engine.errors import EngineError
 from engine.graph.building.inference import UnforeseenResultError, computed_outputs
-from engine.stopping import check_wanted, is_asked
 from engine.tensor import Array, named_dtype, spec_of
 
 _CANCELLED = "the run was cancelled"
@@ -153,7 +153,7 @@ class Instance:
                 if times is not None:
                     times.append(Clocked(segment, began, self._tables.traced(segment)))
             else:
-                check_wanted(self.program.operators[segment.call.operator].place, _CANCELLED)
+                check_cancelled(self.program.operators[segment.call.operator].place, _CANCELLED)
                 began = time.monotonic_ns()
                 self._run_reference(segment.call, values, arrays, results)
                 if times is not None:
@@ -170,11 +170,11 @@ class Instance:
     def _run_native(self, team: int, number: int, segment: Segment, is_timed: bool) -> int:
         """Run a segment's kernels; return the clock before them if the run is timed."""
         at = self._tables.trace.ctypes.data if is_timed else None
-        if not is_asked():
+        if not is_cancellable():
             return self._run_row(team, number, at)
         began = 0
         for row in self._tables.cancellable_rows[number]:
-            check_wanted(self.program.executable.steps[self._tables.segments[row, 0]].operators[0], _CANCELLED)
+            check_cancelled(self.program.executable.steps[self._tables.segments[row, 0]].operators[0], _CANCELLED)
             start = self._run_row(team, row, at)
             began = began or start
         return began

@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
+from engine.cancellation import Progress
 from engine.compiler.runtime.compile_queue import QUEUE, Key, Request
 from engine.compiler.runtime.instance import Instance
 from engine.compiler.runtime.memory import Arenas
@@ -19,7 +20,6 @@ from engine.compiler.runtime.program import Program
 from engine.compiler.runtime.program_cache import CACHE, Entry, weight
 from engine.errors import CompileError, CompileMemoryError, EngineError, RunCancelledError
 from engine.limits import memory_bytes
-from engine.stopping import Progress
 from engine.tensor import Array, TensorSpec
 
 # Share of memory for programs without a given limit.

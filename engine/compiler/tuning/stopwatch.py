@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 
+from engine.cancellation import check_cancelled
 from engine.compiler.codegen import object_code
 from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Module, TooLargeError
@@ -17,7 +18,6 @@ from engine.compiler.measuring.timing import written
 from engine.compiler.runtime.memory import allocate
 from engine.compiler.storage import Storage
 from engine.errors import CompileError
-from engine.stopping import check_wanted
 from engine.tensor import Array
 
 _ROUNDS: Final = 9
@@ -50,7 +50,7 @@ class Stopwatch:
         runs = [self._made(step) for step in steps]
         best = [float("inf")] * len(runs)
         for _ in range(_ROUNDS):
-            check_wanted()
+            check_cancelled()
             for k, run in enumerate(runs):
                 if run is not None:
                     self._others.sum()

@@ -15,12 +15,12 @@ from typing import Final
 
 import numpy as np
 
+from engine.cancellation import cancellable
 from engine.errors import GraphError
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
 from engine.layers.shape.permute import MatrixTranspose, Transpose
 from engine.layers.shape.shape import AsStrided, Reshape, Squeeze, Unsqueeze
-from engine.stopping import wanted
 from engine.tensor import BFLOAT16, TensorSpec
 
 Fits = Callable[[RuntimeOperator, TensorSpec, TensorSpec], bool]
@@ -138,7 +138,7 @@ def diagnose_export(operands: Iterable[RuntimeOperand], untyped: Collection[str]
         operands: of the whole graph.
         untyped: names of the operands that the file announces with the dtype ``null``.
     """
-    for operand in wanted(operands):
+    for operand in cancellable(operands):
         maker = operand.producer
         if maker is None:
             continue

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from engine import pnnx
+from engine.cancellation import cancellable
 from engine.errors import EngineError, GraphError, RunCancelledError
 from engine.graph.building.inference import split_outputs
 from engine.graph.building.linking import bind_operator
 from engine.graph.operator import RuntimeOperator
 from engine.graph.port import flatten
 from engine.layers import Registry
-from engine.stopping import wanted
 from engine.tensor import UNKNOWN, TensorSpec, product
 
 FACTOR = 11
@@ -47,7 +47,7 @@ def generalise_batch(
         BatchError: naming the operator that forbids it.
     """
     tracer = _Tracer(source, registry, axes)
-    for op in wanted(order):
+    for op in cancellable(order):
         tracer.follow(op)
     annotations = {name: tracer.opened(name, spec) for name, spec in source.annotations.items()}
     return replace(source, operators=tracer.operators, annotations=annotations)

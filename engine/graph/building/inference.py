@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from engine.cancellation import cancellable, cancellable_quick
 from engine.errors import EngineError, ExecutionError, GraphError, ShapeError
 from engine.graph.building.export_diagnosis import ExportFinding, is_shape_of_later, likely_cause
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
 from engine.layers.definition.foreign import fitted
 from engine.limits import check_results
-from engine.stopping import wanted, wanted_quick
 from engine.tensor import BFLOAT16, UNKNOWN, TensorSpec
 
 _LONGEST: Final = 500
@@ -73,7 +73,7 @@ def follow(order: Iterable[RuntimeOperator], values: dict[str, object]) -> None:
     Raises:
         EngineError: when operands cannot fit their operator; names the operator.
     """
-    for op in wanted(order):
+    for op in cancellable(order):
         if op.layer is not None:
             results = _infer(op, [values[operand.name] for operand in op.inputs])
             values.update(zip([operand.name for operand in op.outputs], results, strict=True))
@@ -153,7 +153,7 @@ def split_outputs(op: RuntimeOperator, result: Any) -> Sequence[object]:
 
 def find_mismatches(operands: Iterable[RuntimeOperand]) -> list[Mismatch]:
     """Return the operands whose inferred spec contradicts the file."""
-    return [mismatch for operand in wanted_quick(operands) if (mismatch := _check(operand)) is not None]
+    return [mismatch for operand in cancellable_quick(operands) if (mismatch := _check(operand)) is not None]
 
 
 def _check(operand: RuntimeOperand) -> Mismatch | None:

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from engine import pnnx
+from engine.cancellation import cancellable_quick
 from engine.errors import EngineError, GraphError, ParameterError
 from engine.graph.building.subgraphs import build_subgraphs
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
 from engine.layers import Annotations, BoundLayer, Registry, bind
-from engine.stopping import wanted_quick
 from engine.tensor import TensorSpec
 
 BOUNDARY_TYPES = ("pnnx.Input", "pnnx.Output")
@@ -36,7 +36,7 @@ def link(
     operands = _make_operands(source)
     _check_constants(source, registry)
     binder = _Binder(source.annotations, registry, layers or {})
-    operators = [_make_operator(op, operands, binder) for op in wanted_quick(source.operators)]
+    operators = [_make_operator(op, operands, binder) for op in cancellable_quick(source.operators)]
     _check_names(operators)
     for op in operators:
         for operand in op.outputs:

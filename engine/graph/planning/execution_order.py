@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final, Literal, TypeAlias
 
+from engine.cancellation import cancellable_quick, check_cancelled
 from engine.errors import GraphError, ParameterError
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
 from engine.layers.creation.container import Arrangement, Constant
-from engine.stopping import check_wanted, wanted_quick
 from engine.tensor import TensorSpec
 
 
@@ -54,7 +54,7 @@ def lifetimes(order: Sequence[RuntimeOperator]) -> list[Lifetime]:
     place = {op.name: index for index, op in enumerate(order)}
     ends: dict[str, int] = {}
     # Backwards, so that the end of a container is known before its items need it.
-    for op in wanted_quick(reversed(order)):
+    for op in cancellable_quick(reversed(order)):
         for operand in op.outputs:
             ends[operand.name] = max(
                 (_last_use(user, place, ends) for user in operand.consumers), default=place[op.name]
@@ -131,7 +131,7 @@ def _greedy(operators: Sequence[RuntimeOperator]) -> Order:
     uses = {operand.name: len(operand.consumers) for op in operators for operand in op.outputs}
 
     def take(ready: Ready) -> RuntimeOperator:
-        check_wanted()
+        check_cancelled()
         op = min(ready, key=lambda candidate: _growth(candidate, uses))
         ready.remove(op)
         for operand in op.inputs:

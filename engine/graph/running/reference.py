@@ -10,12 +10,12 @@ from typing import Any, Final
 
 import numpy as np
 
+from engine.cancellation import check_cancelled, is_cancellable
 from engine.errors import InputError
 from engine.graph.planning.plan import Plan
 from engine.graph.port import flatten
 from engine.graph.running.steps import run_step
 from engine.graph.running.watch import Watch
-from engine.stopping import check_wanted, is_asked
 from engine.tensor import Array
 
 _MET: Final = 256
@@ -42,10 +42,10 @@ def execute(plan: Plan, inputs: Sequence[Array], watch: Watch | None = None) -> 
         watch.begin(values)
     shapes = tuple(np.shape(array) if isinstance(array, np.ndarray) else () for array in inputs)
     is_new = shapes not in plan.met
-    asks, runs_all = is_asked(), watch is not None and watch.has_taps
+    asks, runs_all = is_cancellable(), watch is not None and watch.has_taps
     for step in plan.steps:
         if asks:
-            check_wanted(step.operator.place, "the run was cancelled")
+            check_cancelled(step.operator.place, "the run was cancelled")
         if watch is not None:
             watch.before()
         if step.is_needed or runs_all:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
+from engine.cancellation import cancellable
 from engine.errors import ParameterError
 from engine.ir.dims import hint
 from engine.layers.convolution.filters import Filters, add_bias
@@ -25,7 +26,6 @@ from engine.layers.operands.precision import working_dtype
 from engine.layers.operands.spatial import NUMERIC, Operand, check_rank, image, spread, tensor
 from engine.limits import check_scratch
 from engine.promotion import cast
-from engine.stopping import wanted
 from engine.tensor import Array, Shape, TensorSpec
 
 BLOCK_BYTES: Final = 4 << 20
@@ -200,6 +200,6 @@ def _blocks(patches: Array, rank: int) -> Iterator[tuple[Any, ...]]:
     image_bytes = patches.nbytes // len(patches)
     images = max(1, BLOCK_BYTES // image_bytes)
     height = max(1, min(rows, BLOCK_BYTES * rows // image_bytes))
-    for first in wanted(range(0, len(patches), images)):
-        for row in wanted(range(0, rows, height)):
+    for first in cancellable(range(0, len(patches), images)):
+        for row in cancellable(range(0, rows, height)):
             yield slice(first, first + images), ..., slice(row, row + height), *(slice(None),) * (rank - 1)

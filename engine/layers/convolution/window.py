@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from engine.cancellation import cancellable
 from engine.errors import ShapeError
 from engine.ir.dims import hint, largest
 from engine.ir.strided import AnyArray
 from engine.layers.operands.spatial import of_last_axes, spread
 from engine.layers.operands.views import sliding
 from engine.limits import check_scratch, check_steps
-from engine.stopping import wanted
 from engine.tensor import Array, Dim, Number, TensorSpec
 
 
@@ -197,7 +197,7 @@ def each_tap(windows: Sequence[Window], counts: Sequence[int]) -> Iterator[tuple
     check_steps(prod(window.kernel for window in windows), "taps in a window")
     places = [window.taps(count) for window, count in zip(windows, counts, strict=True)]
     numbers = product(*(range(window.kernel) for window in windows))
-    return wanted(zip(numbers, product(*places), strict=True))
+    return cancellable(zip(numbers, product(*places), strict=True))
 
 
 def same_pairs(

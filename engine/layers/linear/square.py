@@ -6,13 +6,13 @@ from math import frexp
 
 import numpy as np
 
+from engine.cancellation import cancellable
 from engine.errors import ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
 from engine.layers.operands.axes import may_equal
 from engine.layers.operands.precision import working_dtype
 from engine.promotion import Category, cast, dtype_category
-from engine.stopping import wanted
 from engine.tensor import Array, Shape, TensorSpec, dtype_name, format_shape
 
 # Terms of the series of e**x; for x below 1/2 the rest is less than the precision of a double.
@@ -80,6 +80,6 @@ class MatrixExponential(_OfMatrices):
         result = np.broadcast_to(unit, wide.shape)
         for count in range(_TERMS, 0, -1):
             result = unit + x @ result / count
-        for _ in wanted(range(halvings)):
+        for _ in cancellable(range(halvings)):
             result = result @ result
         return np.asarray(result)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from engine.cancellation import cancellable
 from engine.errors import ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
@@ -11,7 +12,6 @@ from engine.layers.linear.square import check_square
 from engine.layers.operands.axes import may_equal
 from engine.layers.operands.precision import working_dtype
 from engine.promotion import Category, broadcast_shapes, cast, dtype_category
-from engine.stopping import wanted
 from engine.tensor import Array, Shape, TensorSpec, dtype_name, format_shape
 
 
@@ -54,7 +54,7 @@ class SolveTriangular(Layer):
     def _substituted(self, a: Array, b: Array, upper: bool) -> Array:
         """Return X with A X = B by substitution, from the last row for an upper triangle, else from the first."""
         x, rows = np.array(b), range(a.shape[-1])
-        for i in wanted(rows[::-1] if upper else rows):
+        for i in cancellable(rows[::-1] if upper else rows):
             known = slice(i + 1, None) if upper else slice(i)
             x[..., i, :] -= (a[..., i : i + 1, known] @ x[..., known, :])[..., 0, :]
             if not self.unitriangular:

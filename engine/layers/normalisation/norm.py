@@ -10,13 +10,13 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from engine.cancellation import cancellable
 from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
 from engine.layers.operands.fitting import check_shape
 from engine.layers.operands.precision import widened
 from engine.promotion import cast, float_dtype
-from engine.stopping import wanted
 from engine.tensor import Array, Shape, TensorSpec, format_shape
 
 _AFFINE = {"affine": ("weight", "bias")}
@@ -195,7 +195,7 @@ class LocalResponseNorm(Norm):
         # A window larger than the number of channels is clipped: other channels are zero.
         before, after = min(self.size // 2, channels), min((self.size - 1) // 2, channels)
         padded = np.pad(np.square(x), [(before, after) if axis == 1 else (0, 0) for axis in range(x.ndim)])
-        total = sum(padded[:, tap : tap + channels] for tap in wanted(range(before + after + 1)))
+        total = sum(padded[:, tap : tap + channels] for tap in cancellable(range(before + after + 1)))
         return x / np.power(total * (self.alpha / self.size) + self.k, self.beta)
 
 

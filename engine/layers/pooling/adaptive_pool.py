@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from engine.cancellation import cancellable
 from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register_ranks
@@ -15,7 +16,6 @@ from engine.layers.operands.precision import working_dtype
 from engine.layers.operands.spatial import FLOATING, Operand, image
 from engine.layers.pooling.max_pool import INDEX, WithIndices
 from engine.promotion import cast
-from engine.stopping import wanted
 from engine.tensor import Array, Dim, Shape, TensorSpec, format_shape
 
 # Number of arrays of an axis's size that exist at once.
@@ -144,7 +144,7 @@ def _over_segments(combine: np.ufunc, x: Array, axis: int, starts: Array, ends: 
     if _are_few(starts, ends):
         return _each(x, axis, starts, ends, lambda segment: np.asarray(combine.reduce(segment, axis)))
     result = x.take(starts, axis)
-    for step in wanted(range(1, int((ends - starts).max(initial=0)))):
+    for step in cancellable(range(1, int((ends - starts).max(initial=0)))):
         element = x.take(np.minimum(starts + step, ends - 1), axis)
         result = np.where(_along(ends - starts > step, axis, x.ndim), combine(result, element), result)
     return result
@@ -170,7 +170,7 @@ def _largest(x: Array, indices: Array, axis: int, starts: Array, ends: Array) ->
         places = _each(x, axis, starts, ends, lambda segment: _place(segment, axis)) + _along(starts, axis, x.ndim)
         return np.take_along_axis(x, places, axis), np.take_along_axis(indices, places, axis)
     values, found = x.take(starts, axis), indices.take(starts, axis)
-    for step in wanted(range(1, int((ends - starts).max(initial=0)))):
+    for step in cancellable(range(1, int((ends - starts).max(initial=0)))):
         # A segment shorter than the longest repeats its last element, which changes nothing.
         places = np.minimum(starts + step, ends - 1)
         element = x.take(places, axis)
@@ -187,7 +187,7 @@ def _are_few(starts: Array, ends: Array) -> bool:
 
 def _each(x: Array, axis: int, starts: Array, ends: Array, reduced: Callable[[Array], Array]) -> Array:
     """Return a reduction of each segment of an axis, stacked on it."""
-    pairs = wanted(zip(starts.tolist(), ends.tolist(), strict=True))
+    pairs = cancellable(zip(starts.tolist(), ends.tolist(), strict=True))
     lead = (slice(None),) * axis
     return np.stack([reduced(x[(*lead, slice(start, end))]) for start, end in pairs], axis)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from engine.cancellation import cancellable
 from engine.errors import ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
@@ -16,7 +17,6 @@ from engine.layers.operands.precision import working_dtype
 from engine.layers.operands.spatial import FLOATING, Operand, image, spread, tensor
 from engine.layers.pooling.max_pool import INDEX
 from engine.promotion import cast
-from engine.stopping import wanted
 from engine.tensor import Array, Dim, TensorSpec
 
 
@@ -84,7 +84,7 @@ def _maxima(x: Array, rows: Array, cols: Array, kernel: tuple[int, int]) -> tupl
     plane = np.arange(len(x))[:, None, None]
     values = np.full(np.broadcast_shapes(rows.shape, cols.shape), extremes(x.dtype)[0], x.dtype)
     indices = rows * x.shape[2] + cols
-    for down, right in wanted(product(*map(range, kernel))):
+    for down, right in cancellable(product(*map(range, kernel))):
         element = x[plane, rows + down, cols + right]
         better = (element > values) | (element != element)
         np.copyto(values, element, where=better)

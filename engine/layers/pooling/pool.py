@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from engine.cancellation import cancellable
 from engine.errors import ParameterError
 from engine.layers.convolution.window import Window, check_padded, check_taps, counts, pad, sliding_windows
 from engine.layers.definition.layer import Layer
@@ -16,7 +17,6 @@ from engine.layers.definition.registry import register_ranks
 from engine.layers.operands.precision import widened, working_dtype
 from engine.layers.operands.spatial import REAL, Operand, image, spread
 from engine.promotion import cast, float_dtype
-from engine.stopping import wanted
 from engine.tensor import Array, Number, TensorSpec
 
 
@@ -146,7 +146,7 @@ def over_windows(combine: np.ufunc, x: Array, windows: Sequence[Window], padding
     for axis, (window, size) in enumerate(zip(windows, sizes, strict=True), start=x.ndim - len(windows)):
         lead = (slice(None),) * axis
         first, *others = (x[(*lead, tap)] for tap in window.taps(len(window.starts(size))))
-        x = reduce(combine, wanted(others), first)
+        x = reduce(combine, cancellable(others), first)
     return x
 
 

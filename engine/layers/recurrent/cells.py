@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.stopping import wanted
+from engine.cancellation import cancellable
 from engine.tensor import Array
 
 
@@ -38,7 +38,7 @@ def run_lstm(cell: Cell, x: Array, h: Array, c: Array) -> tuple[Array, Array, Ar
         h of every step (T, B, P), and both states after the last.
     """
     outputs = []
-    for step in wanted(x):
+    for step in cancellable(x):
         i, f, g, o = _gates(_product(step, cell.input_weight, cell.input_bias) + _of_state(cell, h), 4)
         c = _sigmoid(f) * c + _sigmoid(i) * np.tanh(g)
         h = _sigmoid(o) * np.tanh(c)
@@ -59,7 +59,7 @@ def run_gru(cell: Cell, x: Array, h: Array) -> tuple[Array, Array]:
         h of every step (T, B, H), and after the last.
     """
     outputs = []
-    for step in wanted(x):
+    for step in cancellable(x):
         gates = _gates(_product(step, cell.input_weight, cell.input_bias), 3)
         inner = _gates(_of_state(cell, h), 3)
         r, z = (_sigmoid(mine + theirs) for mine, theirs in zip(gates[:2], inner[:2], strict=True))
@@ -80,7 +80,7 @@ def run_rnn(cell: Cell, x: Array, h: Array, *, relu: bool) -> tuple[Array, Array
         h of every step (T, B, H), and after the last.
     """
     outputs = []
-    for step in wanted(x):
+    for step in cancellable(x):
         gate = _product(step, cell.input_weight, cell.input_bias) + _of_state(cell, h)
         h = np.maximum(gate, 0) if relu else np.tanh(gate)
         outputs.append(h)

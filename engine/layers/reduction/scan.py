@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from engine.cancellation import cancellable
 from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
@@ -13,7 +14,6 @@ from engine.layers.operands.axes import checked_axis, replaced
 from engine.layers.operands.precision import INT64, check_ordered, summed_dtype, working_dtype
 from engine.layers.shape.join import Cat
 from engine.promotion import Category, cast, dtype_category
-from engine.stopping import wanted
 from engine.tensor import Array, DType, TensorSpec, dtype_name
 
 
@@ -144,6 +144,6 @@ class Diff(Layer):
         axis = checked_axis(self.dim, input.ndim)
         joined = Cat(dim=axis).forward(*parts)
         with np.errstate(all="ignore"):
-            for _ in wanted(range(min(self.n, joined.shape[axis]))):
+            for _ in cancellable(range(min(self.n, joined.shape[axis]))):
                 joined = np.diff(joined, axis=axis)
             return np.asarray(joined)

@@ -7,12 +7,12 @@ from typing import Final
 
 import numpy as np
 
+from engine.cancellation import cancellable
 from engine.errors import ParameterError, ShapeError
 from engine.layers.operands.fitting import check_shape
 from engine.layers.operands.views import sliding
 from engine.limits import check_scratch, check_size
 from engine.promotion import cast
-from engine.stopping import wanted
 from engine.tensor import Array, Dim, DType, Shape
 
 _PADDINGS: Final = {"reflect": "reflect", "constant": "constant", "replicate": "edge", "circular": "wrap"}
@@ -118,6 +118,6 @@ class Framing:
         filled = np.pad(frames, ((0, 0), (0, 0), (0, parts * self.hop - self.n_fft)))
         blocks = filled.reshape(batch, count, parts, self.hop)
         total = np.zeros((batch, count + parts - 1, self.hop), frames.dtype)
-        for part in wanted(range(parts)):
+        for part in cancellable(range(parts)):
             total[:, part : part + count] += blocks[:, :, part]
         return total.reshape(batch, (count + parts - 1) * self.hop)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from engine.cancellation import check_cancelled
 from engine.errors import ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
@@ -11,7 +12,6 @@ from engine.layers.operands.axes import may_equal
 from engine.layers.operands.precision import widened
 from engine.layers.operands.spatial import FLOATING, Operand, tensor
 from engine.layers.vision.grid import check_same_dtype
-from engine.stopping import check_wanted
 from engine.tensor import Array, TensorSpec, format_shape
 
 
@@ -57,7 +57,7 @@ class NonMaximumSuppression(Layer):
             rest = np.argsort(-widened(scores), kind="stable")
             kept = []
             while len(rest):
-                check_wanted()
+                check_cancelled()
                 best, rest = rest[0], rest[1:]
                 kept.append(best)
                 shared = _intersections(boxes[best], boxes[rest])

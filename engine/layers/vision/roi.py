@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from engine.cancellation import cancellable
 from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
@@ -15,7 +16,6 @@ from engine.layers.operands.precision import widened
 from engine.layers.operands.spatial import FLOATING, Operand, check_rank, spread, tensor
 from engine.layers.vision.grid import check_same_dtype
 from engine.promotion import cast
-from engine.stopping import wanted
 from engine.tensor import Array, TensorSpec, format_shape
 
 MOST_SAMPLES = 256
@@ -89,7 +89,7 @@ class RoIAlign(Layer):
             images = _batch_indices(regions, len(image))
             starts, bins = self._bins(regions)
             samples = self._samples(bins)
-            for count in wanted(
+            for count in cancellable(
                 np.unique(samples, axis=0)
             ):  # regions with the same number of samples are processed together
                 some = np.flatnonzero((samples == count).all(axis=1))
@@ -131,7 +131,7 @@ def _batch_indices(rois: Array, n: int) -> Array:
 def _means(image: Array, images: Array, starts: Array, bins: Array, sizes: tuple[int, int], samples: Array) -> Array:
     """Return the bins (R, C, *sizes) of regions with the same number of samples."""
     total = np.zeros((len(images), image.shape[1], *sizes), image.dtype)
-    for down, right in wanted(np.ndindex(*samples)):
+    for down, right in cancellable(np.ndindex(*samples)):
         rows = _positions(starts[:, 0], bins[:, 0], sizes[0], (down + 0.5) / samples[0])
         cols = _positions(starts[:, 1], bins[:, 1], sizes[1], (right + 0.5) / samples[1])
         total += _bilinear(image, images, rows, cols)

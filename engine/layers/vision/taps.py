@@ -15,8 +15,8 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
+from engine.cancellation import cancellable
 from engine.errors import ShapeError
-from engine.stopping import wanted
 from engine.tensor import Array, DType
 
 
@@ -42,7 +42,7 @@ def interpolate_axis(x: Array, axis: int, taps: Taps) -> Array:
         return picked
     shape = (-1, *(1,) * (x.ndim - 1 - axis))
     total: Array | None = None
-    for tap, (index, weight) in enumerate(wanted(zip(taps.indices, taps.weights, strict=True))):
+    for tap, (index, weight) in enumerate(cancellable(zip(taps.indices, taps.weights, strict=True))):
         term = x.take(index, axis) * weight.reshape(shape)
         if taps.used is not None:
             term = np.where(taps.used[tap].reshape(shape), term, 0)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
+from engine.cancellation import cancellable_quick
 from engine.errors import EngineError, GraphError, ModelFormatError, ParameterError, UnsupportedOperatorError, quoted
 from engine.onnx.reading.attributes import attribute_value, labels_of
 from engine.onnx.reading.source import Model
@@ -17,7 +18,6 @@ from engine.onnx.translation.registry import known_types, translator_of
 from engine.onnx.translation.scope import Chained, Scope, declarations, note_names, value_of
 from engine.onnx.translation.value import Value, constant
 from engine.pnnx.graph import Graph
-from engine.stopping import wanted_quick
 from engine.tensor import UNKNOWN, TensorSpec
 
 _MAX_NESTING: Final = 32
@@ -93,7 +93,7 @@ class _Translation:
         scope.values[name] = value
 
     def _nodes(self, nodes: Iterable[Any], scope: Scope) -> None:
-        for index, proto in enumerate(wanted_quick(list(nodes))):
+        for index, proto in enumerate(cancellable_quick(list(nodes))):
             self._steps += 1
             if self._steps > self._most_steps:
                 expected = f"at most {self._most_steps:,}"

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from engine.cancellation import cancellable_quick
 from engine.graph import RuntimeGraph, RuntimeOperand, RuntimeOperator
 from engine.layers.creation.container import Constant
 from engine.layers.definition.bound import Source
 from engine.layers.definition.known import is_repeatable
 from engine.layers.elementwise.identity import Dropout, RawIdentity
-from engine.stopping import wanted_quick
 from engine.tensor import UNKNOWN, Array, TensorSpec, is_known
 
 
@@ -29,7 +29,7 @@ class Facts:
 
     def __init__(self, graph: RuntimeGraph) -> None:
         self._doubtful: set[str] = set()
-        for op in wanted_quick(graph.operators):
+        for op in cancellable_quick(graph.operators):
             taken_over = op.type != "pnnx.Input" and any(_is_annotation(operand) for operand in op.outputs)
             if taken_over or any(operand.name in self._doubtful for operand in op.inputs):
                 self._doubtful.update(operand.name for operand in op.outputs)

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from engine import RunCancelledError, SharedBlockServer
+from engine.cancellation import cancelling
 from engine.memory import blocks, shared_blocks
 from engine.memory.blocks import TornError, is_mapped, release, spill_block
 from engine.pnnx.files import take_file
-from engine.stopping import cancelling
 from tests.held import open_files
 
 SIZE = 6 << 20

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from engine.cancellation import cancelling
 from engine.errors import RunCancelledError
 from engine.memory import blocks
 from engine.memory.blocks import side_by_side
-from engine.stopping import cancelling
 
 
 @pytest.fixture(params=[1, 2, 64])

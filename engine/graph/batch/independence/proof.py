@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+from engine.cancellation import cancellable
 from engine.errors import EngineError, RunCancelledError
 from engine.graph.batch.batch_axes import resized
 from engine.graph.batch.independence.rules.sizes import sizes
@@ -16,7 +17,6 @@ from engine.graph.batch.independence.values import SHARED, SIZES, Items, Mixed, 
 from engine.graph.operator import RuntimeOperator
 from engine.graph.runtime_graph import RuntimeGraph
 from engine.layers.definition.known import is_repeatable
-from engine.stopping import wanted
 from engine.tensor import TensorSpec
 
 
@@ -54,7 +54,7 @@ def prove(graph: RuntimeGraph, specs: Sequence[TensorSpec], axes: Sequence[int |
     found: dict[str, Value] = {}
     for port, axis in zip(graph.inputs, axes, strict=True):
         found[port.operand] = SHARED if axis is None else Items(axis)
-    for op in wanted(graph.operators):
+    for op in cancellable(graph.operators):
         if op.layer is not None:
             results = _follow(op, found, known)
             found.update(zip((operand.name for operand in op.outputs), results, strict=True))

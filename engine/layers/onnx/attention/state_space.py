@@ -7,12 +7,12 @@ from typing import Any, Literal
 
 import numpy as np
 
+from engine.cancellation import cancellable
 from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
 from engine.layers.operands.precision import widened
 from engine.promotion import cast
-from engine.stopping import wanted
 from engine.tensor import Array, TensorSpec, format_shape
 
 
@@ -82,7 +82,7 @@ class LinearAttention(Layer):
         outputs = np.zeros((*q.shape[:3], v.shape[-1]), q.dtype)
         group = self.q_num_heads // self.kv_num_heads
         with np.errstate(all="ignore"):
-            for t in wanted(range(q.shape[2])):
+            for t in cancellable(range(q.shape[2])):
                 state = state if gates is None else state * gates[:, :, t, :, None]
                 added = v[:, :, t]
                 if rates is not None:

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from engine.cancellation import cancellable
 from engine.errors import ShapeError
 from engine.layers.definition.registry import register
 from engine.layers.onnx.control.control import Scan
 from engine.layers.onnx.operands.constants import whole_numbers
 from engine.limits import check_size
-from engine.stopping import wanted
 from engine.tensor import UNKNOWN, Array
 
 
@@ -43,7 +43,7 @@ class BatchScan(Scan):
         if len(lengths) != batch or not all(0 <= each <= longest for each in lengths):
             raise ShapeError("sequence_lens do not fit", found=list(lengths)[:8], expected=f"{batch} up to {longest}")
         rows = []
-        for item in wanted(range(batch)):
+        for item in cancellable(range(batch)):
             pieces = [each[item, : lengths[item]] for each in scanned]
             row = super().forward(*(each[item] for each in states), *pieces, *captured)
             rows.append((row,) if self.count == 1 else row)

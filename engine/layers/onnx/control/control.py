@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from engine.cancellation import check_cancelled
 from engine.errors import EngineError, ParameterError, ShapeError
 from engine.layers.definition.known import MAX_ELEMENTS
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
@@ -19,7 +20,6 @@ from engine.layers.onnx.operands.constants import needed, whole_number
 from engine.layers.operands.axes import checked_axis
 from engine.layers.operands.precision import INT64
 from engine.limits import MAX_STEPS, Held, check_size
-from engine.stopping import check_wanted
 from engine.tensor import UNKNOWN, Array, TensorSpec, is_known, known_value, spec_of
 
 _NO_LIMIT: Final = 2**63 - 1
@@ -401,7 +401,7 @@ def _at(given: tuple[int, ...], index: int) -> int:
 
 
 def _check_turn(turn: int) -> None:
-    check_wanted()
+    check_cancelled()
     if turn >= MAX_STEPS:
         raise ShapeError("too many turns", found="more", expected=f"at most {MAX_STEPS:,}")
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from engine.cancellation import cancellable
 from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
@@ -14,7 +15,6 @@ from engine.layers.onnx.operands.dtypes import STRING, onnx_dtype
 from engine.layers.operands.precision import INT64
 from engine.limits import check_size
 from engine.promotion import broadcast_shapes
-from engine.stopping import wanted
 from engine.tensor import Array, DType, TensorSpec, format_shape
 
 _FLOAT32: Final[DType] = np.dtype(np.float32)
@@ -161,10 +161,10 @@ class TfIdfVectorizer(Layer):
 
     def _count(self, found: Array, items: list[Any], grams: dict[tuple[Any, ...], int]) -> None:
         longest = min(self.max_gram_length, len(self.ngram_counts), len(items))
-        for length in wanted(range(max(self.min_gram_length, 1), longest + 1)):
+        for length in cancellable(range(max(self.min_gram_length, 1), longest + 1)):
             # Items further apart than a row is long are in none.
             widest = (len(items) - 1) // (length - 1) if length > 1 else 1
-            for skip in wanted(range(1, min(self.max_skip_count + 1 if length > 1 else 1, widest) + 1)):
+            for skip in cancellable(range(1, min(self.max_skip_count + 1 if length > 1 else 1, widest) + 1)):
                 for start in range(len(items) - (length - 1) * skip):
                     place = grams.get(tuple(items[start : start + (length - 1) * skip + 1 : skip]))
                     if place is not None:

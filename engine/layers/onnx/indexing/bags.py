@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from engine.cancellation import cancellable
 from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
@@ -14,7 +15,6 @@ from engine.layers.onnx.indexing.gather import counted
 from engine.layers.operands.fitting import check_shape
 from engine.limits import check_size
 from engine.promotion import cast
-from engine.stopping import wanted
 from engine.tensor import Array, TensorSpec, format_shape
 
 _POOLS: Final[dict[str, Callable[..., Array]]] = {"sum": np.sum, "mean": np.mean, "max": np.max}
@@ -58,7 +58,7 @@ class EmbeddingBags(Layer):
         shape = self.infer(*(TensorSpec(each.shape, each.dtype) for each in operands)).shape
         check_size(shape, weight.dtype)
         found = np.zeros(shape, weight.dtype)
-        for k in wanted(range(shape[0])):
+        for k in cancellable(range(shape[0])):
             bag = slice(int(bounds[k]), int(bounds[k + 1]))
             check_size((len(indices[bag]), shape[1]), weight.dtype, "a bag")
             rows = weight.take(counted(indices[bag], len(weight)), 0)

@@ -6,6 +6,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
+from engine.cancellation import cancellable
 from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
@@ -16,7 +17,6 @@ from engine.layers.operands.axes import checked_axis, may_match
 from engine.layers.operands.fitting import check_added_rank, check_shape
 from engine.layers.operands.precision import working_dtype
 from engine.promotion import cast
-from engine.stopping import wanted
 from engine.tensor import UNKNOWN, Array, Number, Shape, TensorSpec, dtype_name, format_shape
 
 _WAYS: Final[dict[str, Any]] = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
@@ -153,7 +153,7 @@ class TensorScatter(Layer):
         starts = np.zeros(len(input), np.int64) if write_indices is None else index_array(write_indices, 1)
         if starts.shape != (len(input),):
             raise ShapeError("write_indices do not fit", found=list(starts.shape), expected=f"[{len(input)}]")
-        for batch, start in enumerate(wanted(starts.tolist())):
+        for batch, start in enumerate(cancellable(starts.tolist())):
             places = np.arange(count) + start
             if self.mode == "circular" and length:
                 places = places % length

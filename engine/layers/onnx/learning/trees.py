@@ -10,11 +10,11 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
+from engine.cancellation import check_cancelled
 from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
 from engine.limits import check_size
-from engine.stopping import check_wanted
 from engine.tensor import Array, DType, TensorSpec, format_shape
 
 LEQ, LT, GTE, GT, EQ, NEQ, MEMBER = range(7)
@@ -134,7 +134,7 @@ class TreeEnsemble(Layer):
             scores[...] = np.inf if self.aggregate == "MIN" else -np.inf
         said = np.zeros(scores.shape, np.bool_)
         for k in range(most):
-            check_wanted()
+            check_cancelled()
             has = count > k
             entry, row = (begin[has] + k), rows[has]
             function.at(scores, (row, target[entry]), weight[entry])
@@ -171,7 +171,7 @@ class _Walk:
         rows = np.tile(np.arange(len(self._x)), len(roots))
         going = np.flatnonzero(flat >= 0)
         while going.size:
-            check_wanted()
+            check_cancelled()
             node = flat[going]
             value = self._x[rows[going], self._feature[node]]
             following = np.where(self._is_true(node, value), self._true[node], self._false[node])

@@ -6,12 +6,12 @@ from typing import Final, Literal
 
 import numpy as np
 
+from engine.cancellation import cancellable
 from engine.errors import ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
 from engine.layers.onnx.learning.trees import as_table, table_shape
 from engine.limits import check_scratch, check_size
-from engine.stopping import wanted
 from engine.tensor import Array, DType, TensorSpec, format_shape
 
 _FLOAT32: Final[DType] = np.dtype(np.float32)
@@ -55,7 +55,7 @@ class VectorKernel(Layer):
 
     def _near(self, x: Array, known: Array) -> Array:
         found = np.empty((len(x), len(known)), np.float32)
-        for row in wanted(range(len(x))):  # by differences: |x|² - 2 x·v + |v|² forgets what is near
+        for row in cancellable(range(len(x))):  # by differences: |x|² - 2 x·v + |v|² forgets what is near
             apart = known - x[row]
             found[row] = np.exp(np.float32(-self.gamma) * np.einsum("sf,sf->s", apart, apart))
         return found
@@ -82,7 +82,7 @@ class PairVotes(Layer):
     def forward(self, decisions: Array) -> Array:
         _check_pairs(decisions.shape, self.classes)
         votes = np.zeros((len(decisions), self.classes), np.float32)
-        for pair, (i, j) in enumerate(wanted(pairs(self.classes))):
+        for pair, (i, j) in enumerate(cancellable(pairs(self.classes))):
             is_first = decisions[:, pair] > 0
             votes[:, i] += is_first
             votes[:, j] += ~is_first
@@ -123,7 +123,7 @@ def _agreed(table: Array) -> Array:
     diagonal = (table**2).sum(axis=1)
     product[:, np.arange(count), np.arange(count)] = diagonal
     found, going = np.full((rows, count), 1 / count), np.arange(rows)
-    for _ in wanted(range(_ROUNDS)):
+    for _ in cancellable(range(_ROUNDS)):
         p, q = found[going], product[going]
         force = np.einsum("nij,nj->ni", q, p)
         total = (p * force).sum(axis=1)

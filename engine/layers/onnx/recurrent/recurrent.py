@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
+from engine.cancellation import cancellable
 from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
@@ -23,7 +24,6 @@ from engine.layers.operands.fitting import check_shape
 from engine.layers.operands.precision import working_dtype
 from engine.layers.operands.spatial import FLOATING, tensor
 from engine.promotion import cast
-from engine.stopping import wanted
 from engine.tensor import Array, Dim, Shape, TensorSpec, format_shape, product, spec_of
 
 _NAMES: Final = ("x", "w", "r", "b", "lengths", "h", "c", "p")
@@ -153,7 +153,7 @@ class OnnxRecurrent(Layer):
         products = x @ cast(given.w[d], dtype).T + inner
         states = [self._initial(each, d, x.shape[1], size, dtype) for each in self._state_operands(given)]
         y = np.zeros((len(x), x.shape[1], size), dtype)
-        for step, product_ in enumerate(wanted(products)):
+        for step, product_ in enumerate(cancellable(products)):
             is_on = (step < lengths)[:, None]
             new = self._step(cell, product_, states, size)
             states = [np.where(is_on, each, old) for each, old in zip(new, states, strict=True)]

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from engine.cancellation import cancellable, check_cancelled
 from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
@@ -18,7 +19,6 @@ from engine.layers.operands.spatial import FLOATING, tensor
 from engine.layers.vision.roi import MOST_SAMPLES
 from engine.limits import check_scratch
 from engine.promotion import cast
-from engine.stopping import check_wanted, wanted
 from engine.tensor import Array, TensorSpec, format_shape
 
 
@@ -67,7 +67,7 @@ class OnnxRoiAlign(Layer):
         x, regions = widened(input), widened(rois)
         result = np.zeros(spec.sizes, x.dtype)
         with np.errstate(all="ignore"):
-            for index, (image, roi) in enumerate(wanted(zip(images, regions, strict=True))):
+            for index, (image, roi) in enumerate(cancellable(zip(images, regions, strict=True))):
                 result[index] = self._pooled(x[image], roi)
         return cast(result, input.dtype)
 
@@ -175,7 +175,7 @@ def _kept(boxes: Array, scores: Array, most: int, overlap: float, least: float) 
     kept: list[int] = []
     with np.errstate(all="ignore"):
         while len(rest) and len(kept) < most:
-            check_wanted()
+            check_cancelled()
             best, rest = rest[0], rest[1:]
             kept.append(int(best))
             extents = np.minimum(boxes[best, 2:], boxes[rest, 2:]) - np.maximum(boxes[best, :2], boxes[rest, :2])
@@ -209,7 +209,7 @@ class MaxRoiPool(Layer):
     def forward(self, input: Array, rois: Array) -> Array:
         spec = self.infer(TensorSpec(input.shape, input.dtype), TensorSpec(rois.shape, rois.dtype))
         result = np.zeros(spec.sizes, input.dtype)
-        for region, roi in wanted(zip(result, rois, strict=True)):
+        for region, roi in cancellable(zip(result, rois, strict=True)):
             batch, left, top, right, bottom = roi
             if not math.isfinite(batch):
                 raise ShapeError("the image index of a roi is out of range", found=f"image {batch}")
@@ -242,7 +242,7 @@ def _fill(region: Array, image: Array, rows: list[Pair], columns: list[Pair]) ->
     """The bins of one region (C, PH, PW), a row of them at once."""
     bounds = np.array(columns)
     is_empty = bounds[:, 1] <= bounds[:, 0]
-    for i, (top, bottom) in enumerate(wanted(rows)):
+    for i, (top, bottom) in enumerate(cancellable(rows)):
         if bottom > top:
             # One more column, for a bin may end at the last: its end is where another would begin.
             line = np.pad(image[:, top:bottom].max(axis=1), ((0, 0), (0, 1)))

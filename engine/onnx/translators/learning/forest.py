@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from engine.cancellation import check_cancelled
 from engine.errors import ParameterError
-from engine.stopping import check_wanted
 from engine.tensor import Array
 
 _SAME_LENGTH: Final = "lists of a tree are not equally long"
@@ -76,7 +76,7 @@ class Forest:
         waits = np.bincount(self._children(np.flatnonzero(used)), minlength=len(used))
         levels, level = [], np.flatnonzero(used & (waits == 0))
         while level.size:
-            check_wanted()
+            check_cancelled()
             levels.append(level)
             below = self._children(level)
             np.subtract.at(waits, below, 1)
@@ -91,7 +91,7 @@ class Forest:
         used = np.zeros(len(self.mode), np.bool_)
         level = self.roots[self.roots >= 0]
         while level.size:
-            check_wanted()
+            check_cancelled()
             used[level] = True
             below = np.unique(self._children(level))
             level = below[~used[below]]

@@ -22,6 +22,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 import engine
+from engine.cancellation import cancellable_progress, silent
 from engine.compiler.builder import Builder
 from engine.compiler.codegen import object_code
 from engine.compiler.dynamic.template import Loaded
@@ -34,7 +35,6 @@ from engine.graph.running.reference import as_outputs
 from engine.graph.symbolic_inputs import symbolic_specs
 from engine.ir.dims import Dim, ShapeEnv, Terms
 from engine.options import Options
-from engine.stopping import cancellable_progress, silent
 from engine.tensor import Array, TensorSpec
 from tests.corpus_score import DEFAULT, load_compare
 from tests.engine.compiler.kernels.guarded import guarded_array

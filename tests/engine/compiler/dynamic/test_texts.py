@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import engine
+from engine.cancellation import cancellable_progress, silent
 from engine.compiler.builder import Builder
 from engine.compiler.dynamic.template import Template
 from engine.options import Options
-from engine.stopping import cancellable_progress, silent
 from engine.tensor import Array, TensorSpec
 from tests.engine.compiler.runtime.test_dynamic_shapes import text, text_model
 from tests.engine.onnx_files.models import model, node, onnx, save, value

@@ -57,7 +57,7 @@ def side_by_side(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     monkeypatch.setattr("engine.compiler.runtime.batch_split.available_cores", lambda: 4)
     monkeypatch.setattr(BatchPolicy, "is_better", lambda *_: True)
     monkeypatch.setattr(
-        BatchPolicy, "side_by_side", lambda self, parts: parts // self.cores * self.cores * (self.cores > 1)
+        BatchPolicy, "parallel_count", lambda self, parts: parts // self.cores * self.cores * (self.cores > 1)
     )
     monkeypatch.setattr(Instance, "run", counted)
     yield ran

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from engine import RunCancelledError, Session
+from engine.cancellation import cancelling
 from engine.compiler import CompiledGraph
 from engine.compiler.runtime.instance import Instance
 from engine.compiler.runtime.protocol import GENERATION, IDLE, STOP, TRACE
 from engine.compiler.runtime.worker_pool import _STOP, _WORKER
 from engine.options import Options
 from engine.pnnx import Operator
-from engine.stopping import cancelling
 from engine.tensor import TensorSpec
 from tests.engine.graph.build import F32, INPUT, built, op
 from tests.patience import until

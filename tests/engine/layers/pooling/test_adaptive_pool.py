@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine import RunCancelledError, TensorSpec
-from engine.stopping import cancelling
+from engine.cancellation import cancelling
 from engine.tensor import Array
 from tests.engine.layers.refusals import build, refusal, tensor
 from tests.nightly import IS_NIGHTLY

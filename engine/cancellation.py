@@ -17,7 +17,7 @@ T = TypeVar("T")
 Cancelled: TypeAlias = Callable[[], bool]
 
 # Iterations between two checks in a loop whose iterations take microseconds.
-_TURNS: Final = 256
+_ITERATIONS: Final = 256
 
 _current: ContextVar[Cancelled | None] = ContextVar("cancelled", default=None)
 
@@ -59,12 +59,12 @@ def cancelling(cancelled: Cancelled | None) -> AbstractContextManager[Cancelled 
     return _NOTHING_NEW if cancelled is None else _Cancelling(cancelled)
 
 
-def is_asked() -> bool:
+def is_cancellable() -> bool:
     """Return whether the current work can be cancelled."""
     return _current.get() is not None
 
 
-def check_wanted(where: str = "", problem: str = "it was cancelled") -> None:
+def check_cancelled(where: str = "", problem: str = "it was cancelled") -> None:
     """Raise if the current work was cancelled.
 
     Args:
@@ -79,8 +79,8 @@ def check_wanted(where: str = "", problem: str = "it was cancelled") -> None:
         raise RunCancelledError(problem, where=where)
 
 
-def wanted(items: Iterable[T], turns: int = 1) -> Iterator[T]:
-    """Yield the items; before every ``turns``-th one, check for cancellation.
+def cancellable(items: Iterable[T], every: int = 1) -> Iterator[T]:
+    """Yield the items; check before the first and then before each ``every``-th one whether the work was cancelled.
 
     Raises:
         RunCancelledError: the work was cancelled.
@@ -88,15 +88,15 @@ def wanted(items: Iterable[T], turns: int = 1) -> Iterator[T]:
     if _current.get() is None:
         yield from items
         return
-    for turn, item in enumerate(items):
-        if turn % turns == 0:
-            check_wanted()
+    for number, item in enumerate(items):
+        if number % every == 0:
+            check_cancelled()
         yield item
 
 
-def wanted_quick(items: Iterable[T]) -> Iterator[T]:
-    """Yield the items like ``wanted``, for loops whose iterations take microseconds."""
-    return wanted(items, _TURNS)
+def cancellable_quick(items: Iterable[T]) -> Iterator[T]:
+    """Yield the items like ``cancellable``, for loops whose iterations take microseconds."""
+    return cancellable(items, _ITERATIONS)
 
 
 Progress: TypeAlias = Callable[[str, int, int], None]
@@ -112,6 +112,6 @@ def cancellable_progress(progress: Progress) -> Progress:
 
     def tell(doing: str, done: int, of: int) -> None:
         progress(doing, done, of)
-        check_wanted(doing, "compiling was cancelled")
+        check_cancelled(doing, "compiling was cancelled")
 
     return tell

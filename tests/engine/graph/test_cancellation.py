@@ -12,11 +12,11 @@ import pytest
 
 import engine
 from engine import RunCancelledError, RuntimeGraph, Session
+from engine.cancellation import cancellable, cancelling, check_cancelled
 from engine.graph.batch.batching import decide
 from engine.graph.planning.execution_order import ORDERS, arrange
 from engine.passes import PASSES
 from engine.pnnx import Graph, Operator, read, write
-from engine.stopping import cancelling, check_wanted, wanted
 from tests.engine.graph.build import F32, INPUT, built, op
 
 # More than any loop does between two questions.
@@ -123,10 +123,10 @@ def test_a_description_that_was_stopped_is_whole_when_it_is_asked_for_again() ->
 
 def test_what_an_outer_block_asks_is_asked_inside_too() -> None:
     with cancelling(Asked(0)), cancelling(Asked()), pytest.raises(RunCancelledError):
-        check_wanted()
+        check_cancelled()
     with cancelling(Asked()), cancelling(None), cancelling(Asked(0)), pytest.raises(RunCancelledError):
-        check_wanted()
-    check_wanted()
+        check_cancelled()
+    check_cancelled()
 
 
 def test_the_items_end_where_nobody_wants_them() -> None:
@@ -138,7 +138,7 @@ def test_the_items_end_where_nobody_wants_them() -> None:
 
     seen = []
     with cancelling(Asked(5)), pytest.raises(RunCancelledError):
-        for number in wanted(endless()):
+        for number in cancellable(endless()):
             seen.append(number)
     assert seen == [0, 1, 2, 3, 4]
 
