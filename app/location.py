@@ -91,7 +91,7 @@ def plain_http_fault(scheme: str, host: str, digest: str | None) -> str | None:
     """Return why a store must not be fetched over plain HTTP, or None."""
     if scheme != "http" or digest is not None or _is_here(host):
         return None
-    return "found http://, which lets others modify the models on their way: expected https://, or #sha256= at its end"
+    return "found http://, where models can be modified in transit, expected https://, or #sha256= at the end"
 
 
 _FRAGMENT: Final = "found an unknown fragment, expected #sha256= and 64 lower-case hexadecimal digits"

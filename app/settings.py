@@ -68,7 +68,7 @@ class StoreSettings(BaseModel):
         """Require explicit: only there does a list of models exclude the others."""
         control = info.data.get("model_control", "explicit")
         if names and control != "explicit":
-            raise ValueError(f"names models to load, which takes model_control explicit; it is {control}")
+            raise ValueError(f"found model_control {control}, expected explicit to load models by name")
         return names
 
 

@@ -181,7 +181,7 @@ def load(folder: Path) -> engine.RuntimeGraph:
     try:
         return engine.load(folder / PARAM, folder / BIN)
     except engine.ModelFormatError as error:
-        raise ConversionError("pnnx wrote a pair that cannot be read", found=error) from error
+        raise ConversionError("pnnx wrote an unreadable pair", found=error) from error
 
 
 def _is_above_one(inputs: Sequence[InputSpec], dims: Sequence[Sequence[int]]) -> bool:

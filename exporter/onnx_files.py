@@ -134,12 +134,12 @@ def copy(model: OnnxModel, target: Path) -> None:
     try:
         onnx = importlib.import_module("onnx")
     except ImportError:
-        problem = "the weights lie in other files, and onnx, which could put them in, is missing"
+        problem = "the weights are in other files, and the package onnx, which could merge them, is missing"
         raise SourceError(problem, where=model.path.name, expected=f"pip install onnx, or {advice}") from None
     try:
         onnx.save_model(onnx.load_model(str(model.path)), str(target), save_as_external_data=False)
     except Exception as exc:
-        problem = "the weights in other files cannot be put into one"
+        problem = "the weights in other files cannot be merged into one file"
         raise SourceError(problem, where=model.path.name, found=describe(exc), expected=advice) from exc
 
 

@@ -37,7 +37,7 @@ class Range:
 
     Args:
         low, high: smallest and largest, vectors of one element, or of one for each column.
-        start: 0, or 1 if the model refuses zeros.
+        start: 0, or 1 if the model rejects zeros.
     """
 
     low: Any

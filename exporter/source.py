@@ -127,7 +127,9 @@ def _made(value: Any, where: str) -> Any:
     if not isinstance(value, torch.nn.Module):
         if not callable(value):
             raise SourceError(
-                "neither a model nor a function or class that makes one", where=where, found=type(value).__name__
+                "it is neither a model nor a function or class that returns one",
+                where=where,
+                found=type(value).__name__,
             )
         try:
             value = value()

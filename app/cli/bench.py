@@ -41,7 +41,7 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
         model = models.prepare(found, version, models.load(version, settings), settings)
     specs = example_specs(model, args.shape)
     if specs is None:
-        raise UsageError("the model leaves its input's size open, so there is nothing to run it on: --shape names one")
+        raise UsageError("--shape: missing, expected a shape for the model's open input sizes")
     with compiling(found.name) as show:
         made = model.compile(args.batch, specs=specs, tune=args.tune, progress=show) or {}
     inputs = random_inputs(specs, args.batch)
@@ -81,7 +81,7 @@ def _rivals(args: argparse.Namespace) -> list[str]:
     if args.plot is not None:
         check_ending(args.plot)
     if args.shape and args.batch is not None:
-        raise UsageError("--shape and --batch: a shape says how large the batch is, expected one of them")
+        raise UsageError("--shape and --batch: found both, expected one of them (a shape includes the batch)")
     return names
 
 
@@ -91,7 +91,7 @@ def _contest(model: Model, inputs: list[Array], settings: Settings) -> Contest:
     try:
         contest.enter(_OURS, model.session.run)
     except rivals.RivalError as exc:
-        raise engine.ExecutionError(f"the model's answer is not the reference's: {exc}") from exc
+        raise engine.ExecutionError(f"the model's outputs differ from the reference's: {exc}") from exc
     return contest
 
 

@@ -35,12 +35,12 @@ _Outcome: TypeAlias = tuple[bool, str, dict[str, Any]]
 def execute(args: argparse.Namespace, settings: Settings) -> int:
     """Print a line for each model and batch; return 1 if a program could not be kept in the cache."""
     if args.shape and args.batch != [None]:
-        raise UsageError("--shape and --batch: a shape says how large the batch is, expected one of them")
+        raise UsageError("--shape and --batch: found both, expected one of them (a shape includes the batch)")
     settings = settings.model_copy(update={"backend": "compiled", "cache": True})
     if args.bundle is None and (args.oci or args.target):
-        raise UsageError("--oci and --target are of a bundle: found no --bundle")
+        raise UsageError("--oci and --target: found without --bundle, expected with it")
     if args.tune and args.target:
-        raise UsageError("--tune and --target: what is measured here says nothing of other machines")
+        raise UsageError("--tune and --target: found both, expected one of them (tuning measures this machine)")
     if args.all == bool(args.model):
         raise UsageError("MODEL or --all: found " + ("both" if args.all else "neither") + ", expected one of them")
     names = models.all_names(settings) if args.all else args.model
@@ -155,9 +155,7 @@ def _shapes(model: Model, args: argparse.Namespace) -> Iterator[list[engine.Tens
     for each in sets:
         specs = example_specs(model, each)
         if specs is None:
-            raise UsageError(
-                "the model leaves its input's size open, so there is nothing to compile: --shape names one"
-            )
+            raise UsageError("--shape: missing, expected a shape for the model's open input sizes")
         yield specs
 
 

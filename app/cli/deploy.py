@@ -24,7 +24,7 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
         sys.stdout.write(f"pnnx-serve: {options.store} is served by Ray at {url}\n")
         sys.stdout.flush()
         if (problem := cluster.problem(args.name)) is not None:
-            sys.stderr.write(f"pnnx-serve: it serves, but is not ready: {problem}\n")
+            sys.stderr.write(f"pnnx-serve: deployed, but not ready: {problem}\n")
         if args.address is None:
             _wait()
     return 0

@@ -31,7 +31,7 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
     if not args.shape and args.source.endswith(".onnx"):
         return _rewrite(args, settings)
     if not args.shape:
-        raise UsageError("--shape is needed, once for each input")
+        raise UsageError("--shape: missing, expected once for each input")
     _require_extra()
     inputs = exporter.parse_inputs(args.shape, args.dtype)
     second = exporter.parse_inputs(args.shape2, args.dtype) if args.shape2 else ()
@@ -88,7 +88,7 @@ def _placed(exported: exporter.Exported, args: argparse.Namespace, settings: Set
 def _store(settings: Settings) -> Path:
     """Return the local store that is written to."""
     if isinstance(settings.store, Remote):
-        raise UsageError(f"the store {settings.store} is elsewhere: expected --output, or --store with a folder")
+        raise UsageError(f"the store {settings.store} is remote: expected --output, or --store with a folder")
     return settings.store
 
 

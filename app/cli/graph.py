@@ -22,9 +22,9 @@ _PARAM: Final = "param"
 def execute(args: argparse.Namespace, settings: Settings) -> int:
     """Load, measure if requested, and write."""
     if args.profile and args.format == _PARAM:
-        raise UsageError("--profile: the model's own file has no times, expected another format")
+        raise UsageError("--profile: found --format param, which has no times, expected another format")
     if args.explain and (args.profile or args.format != "text"):
-        raise UsageError("--explain: a text of its own, expected neither --profile nor --format")
+        raise UsageError("--explain: found with --profile or --format, expected alone")
     found = models.find(args.model, settings)
     version = models.newest(found)
     if args.format == _PARAM:

@@ -15,7 +15,7 @@ import engine
 from app.errors import ConfigError, InvalidRequestError, NotFoundError
 from app.memory.reservation import would_fit
 from app.messages import cut, quoted
-from app.models.folder.layout import check_links
+from app.models.folder.config import check_links
 from app.models.folder.repository import ModelFiles
 from app.models.model import Model
 from app.models.request import InferRequest

@@ -253,7 +253,9 @@ def make_ready() -> None:
 
 def _flatten(image: Image.Image, mode: Mode, background: tuple[int, int, int]) -> Image.Image:
     if image.mode == "F":
-        raise InvalidRequestError("pictures of floating point pixels are not taken; send the values as a tensor")
+        raise InvalidRequestError(
+            "found a picture with floating-point pixels, expected integers; send the values as a tensor"
+        )
     if image.mode == mode and not image.has_transparency_data:
         return image
     rows = max(1, _STRIP // image.width)

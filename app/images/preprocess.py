@@ -161,7 +161,7 @@ class Preprocessor:
         if self.config.resize == "none" and size != canvas:
             raise InputMismatchError(
                 f"input '{self.port.name}': {picture.label} has the wrong size: found {size[0]}x{size[1]},"
-                f" expected {canvas[0]}x{canvas[1]} (this model resizes nothing)",
+                f" expected {canvas[0]}x{canvas[1]} (this model does not resize)",
                 input=self.port.name,
                 found=list(size),
                 expected=list(canvas),
@@ -252,8 +252,8 @@ def _repeat_edges(pixels: NDArray[np.uint8], canvas: tuple[int, int]) -> NDArray
 
 def _sizes_differ(picture: Picture, found: tuple[int, int], expected: tuple[int, int]) -> InputMismatchError:
     return InputMismatchError(
-        f"{picture.label} has another size than the first: found {found[0]}x{found[1]},"
-        f" expected {expected[0]}x{expected[1]} (the pictures of a batch must be alike when the model resizes nothing)"
+        f"{picture.label} has a different size than the first: found {found[0]}x{found[1]},"
+        f" expected {expected[0]}x{expected[1]} (this model needs pictures of equal size)"
     )
 
 

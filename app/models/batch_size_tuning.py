@@ -39,13 +39,13 @@ def tune(batcher: Batcher, run_s: float) -> None:
     """
     config = batcher.config
     if not batcher.sizes and batcher.session.backend != "compiled" and config.enabled is not True:
-        batcher.decide(Verdict(enabled=False, reason="the model runs on the reference, which no batch makes faster"))
+        batcher.decide(Verdict(enabled=False, reason="the model runs on the reference, where batches are not faster"))
     elif config.enabled is False:
         batcher.decide(Verdict(enabled=False, reason="batching.enabled is false"))
     elif config.most == 1:
         batcher.decide(Verdict(enabled=False, reason="at most 1 item may run at once"))
     elif run_s > LONG_S and config.enabled is not True:
-        reason = f"a run takes {run_s:.2g} s, at most {LONG_S:g} is tried: others would wait too long"
+        reason = f"a run takes {run_s:.2g} s; tuning is limited to {LONG_S:g} s because other requests would wait"
         batcher.decide(Verdict(enabled=False, reason=reason, latency_s={1: run_s}))
     else:
         batcher.tune_when_used(partial(_begin, batcher))
@@ -79,7 +79,7 @@ class BatchSizeTuning:
         except engine.RunCancelledError:
             raise
         except engine.EngineError as error:
-            self._refuse(f"a batch of no meaning does not run: {error.problem}")
+            self._refuse(f"a trial batch does not run: {error.problem}")
         except MemoryError:
             self._refuse("there is no memory for a batch")
         return False
@@ -184,10 +184,10 @@ def _reason(times: Mapping[int, float], is_on: bool, batcher: Batcher) -> str:
         return "batching.enabled is true"
     size = max(times)
     if size == 1:
-        return "there is no other size"
+        return "there is only one size"
     if is_on:
         best = batcher.sizes[-1]
-        return f"an item takes {times[best] / best / times[1]:.2f} of its time in a run of {best}"
+        return f"an item takes {times[best] / best / times[1]:.2f} of its single-run time in a batch of {best}"
     return (
-        f"an item takes {times[size] / size / times[1]:.2f} of its time in a run of {size}, at most {GAIN} is worth it"
+        f"an item takes {times[size] / size / times[1]:.2f} of its time in a batch of {size}, expected at most {GAIN}"
     )

@@ -60,7 +60,7 @@ class Batcher:
         self.config = config
         self.session = session
         self.sizes: tuple[int, ...] = ()
-        self.verdict = Verdict(enabled=False, reason="not tried before the first request", is_final=False)
+        self.verdict = Verdict(enabled=False, reason="not measured before the first request", is_final=False)
         self._batches: Batches | None = None
         # Time of the last answer (time.monotonic()), and tuning that waits for the next request.
         self._used_at: float | None = None
@@ -218,7 +218,7 @@ def _problem(session: engine.Session, example: Tensors) -> str | None:
     """Return the reason why requests cannot share runs, or None."""
     batching = session.batching
     if batching.mode != "any":
-        return f"the model takes no batch as one: {batching.reason}"
+        return f"the model cannot run a batch at once: {batching.reason}"
     if not example or any(array.ndim == 0 for array in example.values()):
         return "an input has no batch"
     if any(batching.inputs):

@@ -38,7 +38,7 @@ def dry_run(model: Model) -> None:
     specs = [spec for spec in known if spec is not None]
     if len(specs) < len(known):
         unknown = [port.name for port in model.signature.inputs if port.spec is None]
-        raise NotRunError(f"it was not run: the file says nothing of {quoted(unknown)}")
+        raise NotRunError(f"not run: the file does not declare {quoted(unknown)}")
     problem = model.remark if all(spec.is_static for spec in specs) else _try_sizes(model, model.partly_known(specs))
     if problem is not None:
         raise NotRunError(problem)
@@ -59,7 +59,7 @@ def _try_sizes(model: Model, specs: Sequence[engine.TensorSpec]) -> str | None:
         if len(tried) >= _RUNS:
             break
     shapes = f": {'; '.join(tried[:3])}" if tried else ""
-    return f"it was not run: sizes are open, and zeros are refused at all that were tried{shapes}: {failure}"
+    return f"not run: sizes are open, and zeros are rejected at all sizes tried{shapes}: {failure}"
 
 
 def _refusal(model: Model, specs: Sequence[engine.TensorSpec]) -> engine.EngineError | None:

@@ -334,7 +334,7 @@ class Model:
     @property
     def missing_example(self) -> str:
         """Return the reason why ``example_inputs`` has none, for messages."""
-        return "the model refuses zeros" if self.remark is not None else "the model leaves its input's size open"
+        return "the model rejects zeros" if self.remark is not None else "the model leaves its input's size open"
 
     def partly_known(self, specs: Sequence[engine.TensorSpec]) -> list[engine.TensorSpec]:
         """Return the specs of the inputs with sizes from the config filled in."""

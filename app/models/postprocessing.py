@@ -97,13 +97,11 @@ class Postprocessing:
             InputMismatchError: there is more than one item.
         """
         if not self.can_draw:
-            raise NotAcceptableError(f"model '{self._name}': its task '{self._config.task}' gives no picture")
+            raise NotAcceptableError(f"model '{self._name}': its task '{self._config.task}' cannot draw a picture")
         pictures = inputs.get(self._signature.picture_input or "")
         items = len(pictures) if isinstance(pictures, tuple) else batch_of(inputs.values())
         if items != 1:
-            raise InputMismatchError(
-                f"an answer as a picture is of one item: found {items}, expected 1", found=items, expected=1
-            )
+            raise InputMismatchError(f"a picture as the answer: found {items}, expected 1", found=items, expected=1)
 
     def finish(self, prepared: Prepared, ran: Ran) -> InferResult:
         """Predict and draw.
@@ -153,7 +151,9 @@ class Postprocessing:
         def picture() -> Image.Image:
             sent = inputs.get(self._signature.picture_input or "")
             if not isinstance(sent, tuple) or self._preprocessor is None:
-                raise InputMismatchError("an answer as a picture: found a tensor, expected a picture to draw on")
+                raise InputMismatchError(
+                    "a picture as the answer: found a tensor, expected an input picture to draw on"
+                )
             return self._preprocessor.open(sent[0])
 
         return self._task.draw(predictions[0], picture) if isinstance(self._task, DrawingTask) else None

@@ -63,7 +63,7 @@ def open_cache(config: ResponseCacheConfig | None, graph: engine.RuntimeGraph) -
         return None
     if not graph.is_repeatable:
         raise ConfigError(
-            "response_cache: the model has operators of chance, or from outside, of which nothing is known:"
+            "response_cache: the model has random operators, or custom ones of unknown behaviour:"
             " its answers are not repeatable"
         )
     return ResponseCache(config.max_bytes)

@@ -133,7 +133,7 @@ def _next(file: _Bounded, *, is_first: bool) -> _Member | None:
         block = file.read(_BLOCK)
         if not any(block):  # zero blocks end an archive; some writers omit them
             if number or (is_first and not block):
-                raise SourceError("the archive is empty, or ends behind an extended header")
+                raise SourceError("the archive is empty, or ends after an extended header")
             return None
         header = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
         if header.type == tarfile.XGLTYPE:  # a global header, such as git archive's commit
@@ -180,10 +180,10 @@ def _member(header: tarfile.TarInfo, records: Mapping[str, str]) -> _Member:
     is_folder = header.isdir()
     is_sparse = any(key.startswith("GNU.sparse.") for key in records)
     if not is_folder and (header.type not in _FILES or is_sparse):
-        raise SourceError(f"'{shown}' of the archive is a link, a device or a file with holes: expected plain files")
+        raise SourceError(f"'{shown}' of the archive is a link, a device or a sparse file, expected a plain file")
     size = int(records.get("size", header.size))
     if size < 0:
-        raise SourceError(f"'{shown}' of the archive has a size below zero")
+        raise SourceError(f"'{shown}' of the archive has a negative size")
     return _Member(name, 0 if is_folder else size, is_folder)
 
 
@@ -221,6 +221,6 @@ def _telling() -> Iterator[None]:
     except SourceError:
         raise
     except (tarfile.TarError, EOFError, ValueError, zlib.error, OverflowError) as exc:
-        raise SourceError(f"it is no tar archive, or a damaged one ({safe_text(str(exc), 100)})") from None
+        raise SourceError(f"it is not a tar archive, or is damaged ({safe_text(str(exc), 100)})") from None
     except gzip.BadGzipFile:
-        raise SourceError("it is no gzip file, or a damaged one") from None
+        raise SourceError("it is not a gzip file, or is damaged") from None

@@ -83,7 +83,7 @@ class LocalCopy:
         except OSError as exc:
             raise SourceError(f"the folder for stores cannot be made ({exc.strerror}); see store_dir") from None
         if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o022:
-            raise SourceError("others may write to the folder for stores, and so to the models; see store_dir")
+            raise SourceError("other users may write to the folder for stores; see store_dir")
 
     @contextmanager
     def locked(self, is_given_up: Callable[[], bool]) -> Iterator[None]:
@@ -96,7 +96,7 @@ class LocalCopy:
         try:
             while not _lock(descriptor):
                 if is_given_up():
-                    raise SourceError("another process was fetching the store, and did not come to an end")
+                    raise SourceError("another process was fetching the store and did not finish")
                 time.sleep(_LOOK_S)
             yield
         finally:
@@ -131,13 +131,15 @@ class LocalCopy:
                 for chunk in chunks:
                     size += len(chunk)
                     if size > limit:
-                        raise SourceError(f"the store is larger than {limit:,} bytes allow (store_max_bytes)")
+                        raise SourceError(
+                            f"the store: found more than {limit:,} bytes, expected at most store_max_bytes"
+                        )
                     digest.update(chunk)
                     file.write(chunk)
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as exc:
-            raise SourceError(f"what is fetched cannot be kept: {exc.strerror}; see store_dir") from None
+            raise SourceError(f"the fetched file cannot be stored: {exc.strerror}; see store_dir") from None
         return path, Kept(digest=digest.hexdigest(), size=size)
 
     def held(self, path: str, index: Index | None, digest: str) -> Path | None:
@@ -160,7 +162,7 @@ class LocalCopy:
         try:
             self._publish(stamp, files)
         except OSError as exc:
-            raise SourceError(f"what was fetched cannot be kept: {exc.strerror}; see store_dir") from None
+            raise SourceError(f"the fetched files cannot be stored: {exc.strerror}; see store_dir") from None
 
     def _publish(self, stamp: str, files: Mapping[str, tuple[Path, Kept]]) -> None:
         models: dict[str, dict[str, tuple[Path, Kept]]] = {}

@@ -74,7 +74,7 @@ class Mirror:
             return False
         files = dict(self._files(stamp, index, is_given_up))
         if not stamp.startswith("sha256 ") and self._stamp(index) != stamp:
-            raise SourceError(f"{self._remote} was changed while it was read; what was there before serves on")
+            raise SourceError(f"{self._remote} changed while it was read; the previous state is kept")
         self.local_copy.publish(stamp, files)
         return True
 
@@ -87,7 +87,7 @@ class Mirror:
             return f"sha256 {listed}"
         if index is not None and index.stamp.startswith("sha256 ") and index.files:
             what = BESIDE if self._remote.is_archive else SUMS
-            raise SourceError(f"{self._remote} had a {what} and has none: nothing says any more that it is complete")
+            raise SourceError(f"{self._remote} no longer has a {what}, so it may be incomplete")
         if self._remote.is_archive:
             tag = self._source.look().tag
             if not tag:
@@ -184,9 +184,7 @@ class Mirror:
 
     def _check(self, what: str, found: str, expected: str | None) -> None:
         if expected is not None and found != expected:
-            raise SourceError(
-                f"{what} of {self._remote} is not what it should be: found sha256 {found}, expected {expected}"
-            )
+            raise SourceError(f"{what} of {self._remote} has a wrong digest: found sha256 {found}, expected {expected}")
 
 
 def _heeding(chunks: Iterator[bytes], is_given_up: Callable[[], bool]) -> Iterator[bytes]:

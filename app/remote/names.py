@@ -26,7 +26,7 @@ def check_name(path: str) -> str:
     parts = path.split("/")
     is_long = len(path.encode("utf-8", "surrogateescape")) > _MAX_PATH or len(parts) > _MAX_DEPTH
     if is_long or "\\" in path or not path.isprintable() or not all(map(_is_part, parts)):
-        raise SourceError(f"the file name '{safe_text(path, 100)}' is none that a store may have")
+        raise SourceError(f"the file name '{safe_text(path, 100)}' is not allowed in a store")
     return path
 
 
@@ -41,7 +41,7 @@ def check_all(paths: list[str]) -> None:
     seen: set[str] = set()
     for path in paths:
         if check_name(path) in seen:
-            raise SourceError(f"the file '{safe_text(path, 100)}' is there twice")
+            raise SourceError(f"the file '{safe_text(path, 100)}' occurs twice")
         seen.add(path)
     for path in paths:
         folder = path.rpartition("/")[0]

@@ -55,7 +55,7 @@ def refuse_redirects() -> TraceConfig:
     async def refuse(session: object, context: object, found: Any) -> None:
         target = urljoin(str(found.url), found.response.headers.get("Location", ""))
         if _origin(target) != _origin(str(found.url)):
-            raise SourceError(f"it redirects to '{safe_text(_shown(target), 100)}', expected no redirect of a bucket")
+            raise SourceError(f"it redirects to '{safe_text(_shown(target), 100)}', expected no redirect from a bucket")
 
     config = TraceConfig()
     config.on_request_redirect.append(refuse)
@@ -141,7 +141,7 @@ class Redirects:
             parts = urlsplit(target)
             host, _ = parts.hostname or "", parts.port
         except ValueError:
-            raise self._refused("to something that is no address") from None
+            raise self._refused("to an invalid address") from None
         where = f"to '{safe_text(_shown(target), 100)}'"
         if not location or parts.scheme not in _DEFAULT_PORTS or not host:
             raise self._refused(f"{where}, expected https://")

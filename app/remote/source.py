@@ -68,7 +68,7 @@ class Source:
             SourceError: it cannot be listed, or is empty.
         """
         if not self._is_bucket:
-            raise SourceError("a web server lists no files: expected SHA256SUMS among them, or an archive")
+            raise SourceError("a web server cannot list files: expected a SHA256SUMS file, or an archive")
         root = self._address("").removeprefix(f"{self._remote.scheme}://").rstrip("/")
         with self._telling("listed"):
             found: Mapping[str, Any] = self._fs.find(root, detail=True)
@@ -79,7 +79,7 @@ class Source:
         }
         files.pop("", None)
         if not files:
-            raise SourceError(f"{self._remote} holds no file: expected the folder of a store")
+            raise SourceError(f"{self._remote} has no files: expected the folder of a store")
         return files
 
     def look(self, path: str = "") -> Object:
@@ -242,14 +242,14 @@ def _status(exc: BaseException) -> int | None:
 def _reason(exc: BaseException) -> str:
     """Return the kind of failure and advice."""
     if _is_missing(exc):
-        return "there is nothing of that name"
+        return "it does not exist"
     if _is_denied(exc):
-        return "access is denied; see that the credentials in the environment are those of somebody who may read it"
+        return "access is denied; check the credentials in the environment"
     kind = type(exc).__name__
     if "Credentials" in kind:
         return f"there are no credentials in the environment ({kind})"
     if isinstance(exc, TimeoutError) or "Timeout" in kind:
         return f"it does not answer in time ({kind})"
     if isinstance(exc, OSError) and exc.errno is not None or "Connect" in kind:
-        return f"it cannot be reached ({kind}); see that the address is right, and that the network leads there"
+        return f"it cannot be reached ({kind}); check the address and the network"
     return " ".join(filter(None, (kind, _code(exc), str(_status(exc) or ""))))

@@ -81,12 +81,12 @@ class StoreSync:
             self._fail(f"internal error while looking at {self._remote} ({type(exc).__name__})")
         else:
             if self.problem is not None:
-                log.info("the store %s can be read again", self._remote)
+                log.info("the store %s is readable again", self._remote)
             self.problem = None
         return self.problem is None
 
     def _fail(self, problem: str) -> None:
         if problem != self.problem and not self._closing.is_set():
-            serving = "; what was fetched before serves on" if self.has_files else ""
+            serving = "; the previous state is served" if self.has_files else ""
             log.error("%s%s", problem, serving)
         self.problem = problem

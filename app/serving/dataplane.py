@@ -161,7 +161,7 @@ class DataPlane:
         if failed:
             return f"failed to load: {', '.join(failed)}"
         if not self.store.entries and self.settings.model_control != "explicit":
-            return "the store holds no model"
+            return "the store has no models"
         if self.store.default_name is not None and self.store.default_name not in {e.name for e in self.store.entries}:
             return f"the default model '{self.store.default_name}' is not in the store"
         return None

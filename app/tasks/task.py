@@ -137,7 +137,7 @@ def check_items(found: int, placements: Sequence[Placement]) -> None:
         ConfigError: the message has both counts.
     """
     if found != len(placements):
-        raise ConfigError(f"the outputs are of {found} items, expected {len(placements)}")
+        raise ConfigError(f"the outputs: found {found} items, expected {len(placements)}")
 
 
 def rounded(value: float) -> float:

@@ -97,7 +97,7 @@ class Grid(Section):
             raise ValueError(f"threads: found {max(wanted)}, expected at most the {threads} this server may use")
         found = dict.fromkeys(self._every(wanted))
         if len(found) > MAX_CANDIDATES:
-            raise ValueError(f"found {len(found)} candidates, expected at most {MAX_CANDIDATES} in one go")
+            raise ValueError(f"found {len(found)} candidates, expected at most {MAX_CANDIDATES}")
         return list(found)
 
     def _every(self, threads: tuple[int, ...]) -> Iterator[Candidate]:

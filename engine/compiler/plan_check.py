@@ -54,7 +54,7 @@ def check_output_shapes(plan: Executable, shapes: Mapping[int, tuple[int, ...]])
         output = plan.outputs[number]
         if isinstance(output, Region) and output.shape != shape:
             where = f"output {number}"
-            raise CompileError("an output has another shape", where=where, found=output.shape, expected=shape)
+            raise CompileError("an output has a different shape", where=where, found=output.shape, expected=shape)
 
 
 def _regions(plan: Executable) -> Iterator[tuple[str, Region]]:
@@ -72,7 +72,7 @@ def _regions(plan: Executable) -> Iterator[tuple[str, Region]]:
 def _check_whole_output(number: int, region: Region) -> None:
     """Check that an array for the caller belongs to one output, and holds nothing else."""
     if port_of(region.address) != number:
-        problem = "an output would be written to the array of another"
+        problem = "two outputs share an array"
         raise CompileError(problem, where=f"output {number}", found=f"that of output {port_of(region.address)}")
     width = named_dtype(region.dtype).itemsize
     dense = [width * math.prod(region.shape[k + 1 :]) for k in range(len(region.shape))]
@@ -88,7 +88,7 @@ def _check_region(where: str, region: Region, sizes: Mapping[tuple[MemorySpace, 
     available = sizes.get((space_of(region.address), port_of(region.address)), -1)
     if first < 0 or last > available:
         raise CompileError(
-            "a tensor lies outside its memory",
+            "a tensor is outside its memory",
             where=where,
             found=f"bytes {first} to {last} of {space_of(region.address).name.lower()} {port_of(region.address)}",
             expected=f"at most {max(available, 0)}",

@@ -71,7 +71,7 @@ def replace(graph: Graph, target: str, new: Operator) -> Graph:
     op = graph.operators[position]
     if new.outputs and len(new.outputs) != len(op.outputs):
         found, expected = f"{len(new.outputs)} outputs", f"{len(op.outputs)}"
-        raise GraphError("the new operator does not fit the place", where=target, found=found, expected=expected)
+        raise GraphError("the new operator does not fit", where=target, found=found, expected=expected)
     inputs, labels = (new.inputs, new.labels) if new.inputs else (op.inputs, op.labels)
     fitted = with_fields(new, inputs=inputs, labels=labels, outputs=op.outputs)
     return _with_others(graph, position, fitted)
@@ -214,7 +214,7 @@ def _checked(graph: Graph, operators: Iterable[Operator]) -> Graph:
     for op in operators:
         for name in op.outputs:
             if name in makers:
-                raise GraphError(f"operand '{name}' is made twice", found=f"{makers[name].name} and {op.name}")
+                raise GraphError(f"operand '{name}' is produced twice", found=f"{makers[name].name} and {op.name}")
             makers[name] = op
     repeated = [name for name, count in Counter(op.name for op in operators).items() if count > 1]
     if repeated:
@@ -222,7 +222,7 @@ def _checked(graph: Graph, operators: Iterable[Operator]) -> Graph:
     for op in operators:
         for name in op.inputs:
             if name not in makers:
-                raise GraphError(f"operand '{name}' is used but never made", where=f"{op.name} ({op.type})")
+                raise GraphError(f"operand '{name}' is used but never produced", where=f"{op.name} ({op.type})")
     annotations = {name: spec for name, spec in graph.annotations.items() if name in makers}
     return with_fields(graph, operators=_sorted(operators, makers), annotations=annotations)
 

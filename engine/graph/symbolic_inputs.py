@@ -69,7 +69,7 @@ class SizesOf:
         found._dtypes = [named_dtype(name) for _, name in described]
         found._count = count
         if any(number >= count for shape in found._shapes for number in shape):
-            raise ValueError("no such open size")
+            raise ValueError("no such dynamic size")
         return found
 
     def described(self) -> list[tuple[list[int], str]]:

@@ -274,7 +274,7 @@ class Strided:
         else:
             dropped = _axes_in(axis, self.ndim)
             if any(self.shape[k] != 1 for k in dropped):
-                raise ValueError(f"a dimension to leave out is not of size 1: found {self.shape}")
+                raise ValueError(f"a dimension to remove is not of size 1: found {self.shape}")
         return self._permuted([k for k in range(self.ndim) if k not in dropped])
 
     def expand_dims(self, axis: Axes) -> Strided:

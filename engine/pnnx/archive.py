@@ -144,7 +144,7 @@ def _find_directory(data: Buffer) -> _Directory:
         raise WeightsError("the archive is one of several volumes")
     if directory.start + directory.size > limit or directory.count * CENTRAL.size > directory.size:
         found = f"{directory.count} records in {directory.size} bytes at {directory.start}"
-        raise WeightsError("the directory does not fit", found=found, expected=f"all of it before byte {limit}")
+        raise WeightsError("the directory has a wrong size", found=found, expected=f"all of it before byte {limit}")
     return directory
 
 

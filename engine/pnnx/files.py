@@ -106,7 +106,7 @@ def replace_files(first: tuple[Path, Writer], second: tuple[Path, Writer]) -> No
         # A link to a model stays a link; its target is replaced.
         places = os.path.realpath(first[0]), os.path.realpath(second[0])
         if places[0] == places[1]:
-            raise EngineError("two files cannot be written to one place", where=names)
+            raise EngineError("two outputs have the same path", where=names)
         with _staged(places[0], first[1]) as one, _staged(places[1], second[1]) as other, _restored(places[0]):
             os.replace(one, places[0])
             os.replace(other, places[1])

@@ -97,7 +97,7 @@ def _check_operands(operands: Sequence[str], expected: int) -> None:
         raise ParamSyntaxError("operands are missing", found=len(operands), expected=expected)
     for operand in operands:
         if "=" in operand:
-            raise ParamSyntaxError("an entry stands where an operand should", found=quoted(operand))
+            raise ParamSyntaxError("an entry occurs in place of an operand", found=quoted(operand))
 
 
 def _sort_entries(words: Iterable[str]) -> dict[str, list[tuple[str, str]]]:
@@ -123,7 +123,7 @@ def _join_words(words: Iterable[str]) -> Iterator[tuple[str, str]]:
         elif key and key[0] not in _MARKS:
             parts.append(word)
         else:
-            raise ParamSyntaxError("a word is not an entry", found=quoted(word), expected="key=value")
+            raise ParamSyntaxError("a word is not in the pool", found=quoted(word), expected="key=value")
     if key:
         yield key, " ".join(parts)
 

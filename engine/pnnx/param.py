@@ -107,12 +107,12 @@ class _Reader:
 
     def _use(self, operand: str) -> str:
         if operand not in self._made:
-            raise ParamSyntaxError("an operand is used before it is made", found=quoted(operand))
+            raise ParamSyntaxError("an operand is used before it is produced", found=quoted(operand))
         return self._made[operand]
 
     def _make(self, operand: str) -> str:
         if operand in self._made:
-            raise ParamSyntaxError("an operand is made twice", found=quoted(operand))
+            raise ParamSyntaxError("an operand is produced twice", found=quoted(operand))
         return self._made.setdefault(operand, operand)
 
     def _announce(self, operand: str, text: str) -> None:

@@ -83,7 +83,7 @@ def _check(graph: Graph, text: str, file: str) -> None:
             where = f"{file}: {quoted(operator.name)}"
             raise ParamSyntaxError(f"{part} would not be read as it is written", where=where)
     if any(getattr(graph, part) != getattr(read.graph, part) for part in ("annotations", "untyped", "complex32")):
-        raise ParamSyntaxError("an annotation would be lost: it names no operand, or contradicts itself", where=file)
+        raise ParamSyntaxError("an annotation cannot be kept: it names no operand, or contradicts itself", where=file)
 
 
 def _differences(mine: Operator, read: Operator, declared: dict[str, Declaration]) -> Iterator[str]:

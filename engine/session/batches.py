@@ -66,7 +66,7 @@ class Batches:
         if all(port is None or _is_same(port, spec) for port, spec in zip(ports, specs, strict=True)):
             return self._graph, specs
         if self.batching.mode == "fixed":
-            problem = f"the graph takes no other batch ({self.batching.reason})"
+            problem = f"the graph does not take other batch sizes ({self.batching.reason})"
             raise InputError(problem, found=format_shape(specs[0].shape))
         batch = specs[0].shape[self.batching.inputs[0]] or 0
         if self.batching.graph is not None and not self._prefers_parts(batch, compiling):

@@ -160,7 +160,9 @@ def test_a_batch_that_is_hard_coded_is_split_and_joined() -> None:
 
 def test_a_batch_is_refused_where_no_output_carries_it() -> None:
     net = built(INPUT, op("torch.sum", "sum", "0", "1", labels=("input",)), OUTPUT, _0=(1, 3))
-    with pytest.raises(InputError, match=r"takes no other batch \(sum \(torch.sum\): the batch is lost here\): found"):
+    with pytest.raises(
+        InputError, match=r"does not take other batch sizes \(sum \(torch.sum\): the batch axis is lost\): found"
+    ):
         Session(net).run([np.ones((2, 3), F32)])
 
 

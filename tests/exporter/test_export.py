@@ -278,7 +278,7 @@ def test_half_a_pair_is_a_failed_conversion(
             (folder / name).write_text("7767517\n3 2\n")
 
     monkeypatch.setattr("exporter.alternatives.convert", write_half)
-    with pytest.raises(exporter.ConversionError, match="pnnx wrote a pair that cannot be read: found model.pnnx.param"):
+    with pytest.raises(exporter.ConversionError, match="pnnx wrote an unreadable pair: found model.pnnx.param"):
         export(f"{networks}:Classifier", ["1,3,6,6"], tmp_path)
 
 

@@ -57,7 +57,7 @@ def test_a_torchscript_file_is_a_model(torch: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("name", "message"), [
     (":Clasifier", "networks.py: unknown name: found 'Clasifier', expected a name in it, such as Classifier"),
-    (":number", "networks.py:number: neither a model nor a function or class that makes one: found int"),
+    (":number", "networks.py:number: it is neither a model nor a function or class that returns one: found int"),
     (":fails", "networks.py:fails: calling it without arguments failed: found RuntimeError: no weights here"),
     (":Tensor", "networks.py:Tensor: the result is not a model: found Tensor, expected an nn.Module"),
     ("", "networks.py: several models or none: found relu, attention, expected networks.py:NAME to say which"),

@@ -1,7 +1,7 @@
 """Collection of all messages that product code can raise, log or print.
 
-A message is a string (literal, f-string, or a concatenation of them) that is passed to an exception, a logger, a warning
-or ``print``, or that becomes a reason: an argument, variable or result named ``problem``, ``reason``, ``remark`` and the
+A message is a string (literal, f-string or concatenation) that is passed to an exception, a logger, a warning or
+``print``, or that becomes a reason: an argument, variable or result named ``problem``, ``reason``, ``remark`` and the
 like. In f-strings each value is shown by its expression in braces.
 """
 
@@ -17,7 +17,9 @@ ROOT: Final = Path(__file__).parents[2]
 FIXTURE: Final = Path(__file__).with_name("messages.txt")
 SOURCES: Final = ("app", "engine", "exporter", "clients/python/pnnx_client")
 _LOGGING: Final = frozenset({"debug", "info", "warning", "error", "exception", "critical", "warn", "fail", "print"})
-_REASONS: Final = re.compile(r"(^|_)(problem|reason|remark|message|why|advice|hint|failure|refusal|fault|warning)s?$", re.I)
+_REASONS: Final = re.compile(
+    r"(^|_)(problem|reason|remark|message|why|advice|hint|failure|refusal|fault|warning)s?$", re.I
+)
 _ERRORS: Final = re.compile(r"(Error|Exception|Warning|Failed|Refused|refused|_refusal|_damaged|_absent|_not_ready)$")
 
 

@@ -102,7 +102,7 @@ def _names(signature: Signature) -> set[str]:
 def _next_port(argument: str, inputs: Inputs, signature: Signature) -> Any:
     free = [port for port in signature.inputs if port.name not in inputs]
     if not free:
-        raise UsageError(f"'{argument}' is one input too many: the model has {quoted(signature.input_names)}")
+        raise UsageError(f"'{argument}' is an extra input: the model has {quoted(signature.input_names)}")
     return free[0]
 
 

@@ -150,7 +150,7 @@ def example_specs(model: Model, shapes: Sequence[tuple[int, ...]]) -> list[engin
 
 def _spec(port: engine.Port, shape: tuple[int, ...]) -> engine.TensorSpec:
     if port.spec is None:
-        raise UsageError(f"--shape: the model does not tell the dtype of '{port.name}'")
+        raise UsageError(f"--shape: the model does not state the dtype of '{port.name}'")
     if not fits(port, shape):
         raise UsageError(f"--shape: found {list(shape)}, which does not fit '{port.name}' ({describe(port)})")
     return engine.TensorSpec(shape, port.spec.dtype)

@@ -267,7 +267,9 @@ class Connection(asyncio.BufferedProtocol):
         if self.receiving is Receiving.IGNORE:
             return stop
         if self._framing > _TRAILERS:
-            message = f"the chunked body has too long extensions or trailers, expected at most {_TRAILERS} bytes"
+            message = (
+                f"the chunked body has extensions or trailers that are too long, expected at most {_TRAILERS} bytes"
+            )
             raise InvalidRequestError(message)
         if is_whole:
             self._body_ends()

@@ -92,7 +92,7 @@ def scan_gif(data: memoryview) -> Header:
             size = max(screen[0], left + width), max(screen[1], top + height)
             return Header(format="GIF", size=size, parts=(*parts, data[at:]))
         if kind != _EXTENSION:
-            raise HeaderError("there is no frame in it")
+            raise HeaderError("it has no frame")
         start, at = at, at + 2
         while (length := data[at] if at < len(data) else 0) > 0:
             at += 1 + length
@@ -138,4 +138,4 @@ def _size(data: memoryview) -> tuple[int, int]:
         return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
     if kind == b"VP8X":
         return (number(U32LE, data, 23) >> 8) + 1, (number(U32LE, data, 26) >> 8) + 1
-    raise HeaderError("its first chunk is no picture")
+    raise HeaderError("its first chunk is not a picture")

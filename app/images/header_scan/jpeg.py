@@ -27,7 +27,7 @@ def scan_jpeg(data: memoryview) -> Header:
         if marker in _ALONE:
             continue
         if marker == _END:
-            raise HeaderError("there is no scan in it")
+            raise HeaderError("it has no scan")
         segment = data[at - 2 : at + number(U16BE, data, at)]
         if len(segment) < 4:
             raise HeaderError("a segment has no length")
@@ -35,7 +35,7 @@ def scan_jpeg(data: memoryview) -> Header:
             return _with_scans(data, at - 2, kept, frame, orientation)
         if marker in _FRAMES:
             if frame is not None:
-                raise HeaderError("there are two frames in it")
+                raise HeaderError("it has two frames")
             frame = segment
         if marker == _APP1 and bytes(segment[4:8]) == b"Exif" and orientation == 1:
             orientation = orientation_of(segment[4:])
@@ -65,7 +65,7 @@ def _with_scans(
     data: memoryview, start: int, kept: list[memoryview], frame: memoryview | None, orientation: int
 ) -> Header:
     if frame is None or len(frame) < 10 or len(frame) < 10 + 3 * frame[9]:
-        raise HeaderError("there is no frame before its first scan")
+        raise HeaderError("it has no frame before its first scan")
     height, width, components = number(U16BE, frame, 5), number(U16BE, frame, 7), frame[9]
     rest = data[start:]
     of_scan = rest[4] if len(rest) > 4 else 0

@@ -77,7 +77,7 @@ def _value(data: memoryview, entry: int, kind: int, many: int, u32: struct.Struc
     length = _SIZES.get(kind, 1) * many
     at = entry + 8 if length <= 4 else number(u32, data, entry + 8)
     if at + length > len(data):
-        raise HeaderError("a tag lies beyond its end")
+        raise HeaderError("a tag is beyond the end of the file")
     return data[at : at + length]
 
 
@@ -87,7 +87,7 @@ def _check(entries: Mapping[int, Entry], order: str, length: int) -> None:
         if many > limit:
             raise TooManyPartsError(f"has too many values of tag {tag}", limit)
     if _first(entries, _COMPRESSION, order, 1) not in _COMPRESSIONS:
-        raise HeaderError("it is compressed in a way that is not read")
+        raise HeaderError("its compression is not supported")
     for tag in _COUNTS:
         if tag in entries and int(_numbers(entries[tag], order).sum(dtype=np.uint64)) > length + _SLACK:
             raise HeaderError("its strips are longer than the file")

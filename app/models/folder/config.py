@@ -19,7 +19,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, cr
 from app.errors import ConfigError
 from app.images.config import PreprocessConfig
 from app.messages import brief, did_you_mean, explain_validation, safe_text
-from app.models.folder.layout import CONFIG, MAX_VERSION, TAG_RULE, check_links, is_tag
+from app.models.folder.layout import CONFIG, MAX_VERSION, TAG_RULE, is_tag
 from app.scheduling.config import BatchingConfig
 from app.schema import Section
 from app.tasks.registry import TASKS
@@ -39,6 +39,24 @@ Version = Annotated[int, Field(ge=1, le=MAX_VERSION)]
 _BETWEEN_KEYS: Final = re.compile(r"[=,\[\]{}\n]")
 _MAX_PROBLEMS: Final = 10
 _MAX_VALUE: Final = 100
+
+
+def check_links(path: Path, roots: Iterable[Path]) -> Path:
+    """Return the path if its target lies below one of the roots.
+
+    Raises:
+        ConfigError: it does not.
+    """
+    try:
+        real = Path(os.path.realpath(path))
+    except ValueError:  # a NUL byte; reading the file reports it
+        return path
+    if not any(real.is_relative_to(os.path.realpath(root)) for root in roots):
+        raise ConfigError(
+            f"'{safe_text(path.name, 100)}' is a link, or behind a link, to a place outside the model's folder,"
+            " expected a file inside it"
+        )
+    return path
 
 
 def _tag(name: str) -> str:

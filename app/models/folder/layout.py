@@ -11,14 +11,8 @@ model_store/NAME/manifest.json            NAME/ is a bundle, with its pair and c
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterable
-from pathlib import Path
 from typing import Final
-
-from app.errors import ConfigError
-from app.messages import safe_text
 
 MANIFEST: Final = "manifest.json"
 CONFIG: Final = "config.toml"
@@ -53,21 +47,3 @@ def is_tag(name: str) -> bool:
 def is_version(name: str) -> bool:
     """Return whether a folder's name is a version number."""
     return _VERSION.fullmatch(name) is not None
-
-
-def check_links(path: Path, roots: Iterable[Path]) -> Path:
-    """Return the path if its target lies below one of the roots.
-
-    Raises:
-        ConfigError: it does not.
-    """
-    try:
-        real = Path(os.path.realpath(path))
-    except ValueError:  # a NUL byte; reading the file reports it
-        return path
-    if not any(real.is_relative_to(os.path.realpath(root)) for root in roots):
-        raise ConfigError(
-            f"'{safe_text(path.name, 100)}' is a link, or lies behind one, that leads out of the model's folder,"
-            " expected a file below it"
-        )
-    return path

@@ -16,7 +16,7 @@ from typing import Final
 import engine
 from app.errors import ConfigError
 from app.messages import quoted, safe_text
-from app.models.folder.config import MAX_VERSIONS, ModelConfig, read_config
+from app.models.folder.config import MAX_VERSIONS, ModelConfig, check_links, read_config
 from app.models.folder.layout import (
     BIN,
     CONFIG,
@@ -27,7 +27,6 @@ from app.models.folder.layout import (
     ONNX_DATA,
     PARAM,
     WARMUP,
-    check_links,
     is_model_name,
     is_version,
 )

@@ -68,7 +68,7 @@ class Discovery:
         for name in names - found.keys():
             with self._store.change_lock:
                 if name not in self._store.claimed and self._store.find(name) is not None:
-                    log.info("model '%s' is gone", name)
+                    log.info("model '%s' was removed from the store", name)
                     self._store.remove(name)
         self._known = {name: known for name, known in self._known.items() if name in found}
 
@@ -94,7 +94,7 @@ class Discovery:
     def _act(self, found: FoundModel, entry: Entry | None, known: _Known) -> None:
         """Handle changed contents of a model's folder."""
         if entry is None or entry.files.problem is not None or entry.unloaded is not None:
-            log.info("model '%s': its files are there", found.name)
+            log.info("model '%s': found its files", found.name)
             self._store.add(found)
             return
         files = read_model(found)
@@ -108,7 +108,7 @@ class Discovery:
         made = tuple(self._store.make_version(files, each) for each in files.versions if each.number not in served)
         known.coming = files, made
         for version in made:
-            log.info("model '%s' version %d: its files are there", version.name, version.number)
+            log.info("model '%s' version %d: found its files", version.name, version.number)
             self._store.load_version(files, version)
         self._finish(entry, known)
 

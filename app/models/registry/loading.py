@@ -48,7 +48,7 @@ def load_model(
     except LoadingStoppedError as exc:
         raise LoadFailedError("loading was stopped") from exc
     except MemoryError as exc:
-        raise LoadFailedError("it takes more memory than there is") from exc
+        raise LoadFailedError("there is not enough memory") from exc
     except RecursionError as exc:
         raise LoadFailedError("nested too deeply") from exc
     except BaseException as exc:  # a defect of ours, or a plug-in that tries to end the process

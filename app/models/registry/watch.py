@@ -95,7 +95,7 @@ class Watcher:
                 self.look()
                 freeze_heap_when_due()
             except Exception:  # a defect of ours must not end the thread
-                log.exception("looking at the store's files")
+                log.exception("failed to poll the store")
 
     def _look_at(self, entry: Entry, version: Version) -> None:
         found = _Watched(version.identity, version.identity)

@@ -64,7 +64,7 @@ def make_settings(options: Options) -> Settings:
         raise SettingsError(f"settings: {', '.join(wrong)}: that is for Ray to decide, see docs/scaling.md")
     for name in options.models:
         if not is_model_name(name):
-            raise SettingsError(f"models: found a name that no model has, expected {NAME_RULE}")
+            raise SettingsError(f"models: found an invalid name, expected {NAME_RULE}")
     # One thread per core of the replica, which Ray reserves.
     given = {"threads": max(1, math.floor(options.cpus)), **options.settings}
     found = Settings.from_env(**given, store=options.store)

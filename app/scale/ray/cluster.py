@@ -29,8 +29,8 @@ class ClusterError(ConfigError):
 
 def _absent(address: str | None) -> ClusterError:
     return ClusterError(
-        f"no Ray cluster answers at '{address}': see that 'ray status --address {address}' does, "
-        "or leave --address out to start one here"
+        f"no Ray cluster answers at '{address}': check it with 'ray status --address {address}', "
+        "or omit --address to start one here"
     )
 
 
@@ -132,8 +132,8 @@ class Cluster:
         wanted = max(share.cpus for share in shares)
         if wanted > most:
             raise ClusterError(
-                f"a replica is to have {wanted:g} cores, and no node of the cluster has more than {most:g}: "
-                "expected fewer (--cpus), or a larger node"
+                f"a replica: found {wanted:g} cores, expected at most {most:g} as the largest node has: "
+                "use fewer (--cpus), or a larger node"
             )
 
     def _wait_for(self, name: str, end: float) -> None:

@@ -82,7 +82,7 @@ class Front:
         self.peers.join()
         self._is_alive = True
         if self.problem is not None:
-            log.error("this replica serves, but: %s", self.problem)
+            log.error("this replica serves but is not ready: %s", self.problem)
 
     async def stop(self) -> None:
         """Stop all work."""

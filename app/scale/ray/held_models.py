@@ -147,7 +147,7 @@ class HeldModels:
             try:
                 await self._look()
             except Exception:  # a defect of ours must not end the task
-                log.exception("looking at the store's files")
+                log.exception("failed to poll the store")
 
     async def _look(self) -> None:
         """Poll the store, and load what is new or has changed and settled."""
@@ -197,4 +197,4 @@ def announce(names: Iterable[str]) -> None:
         info = RequestRoutingInfo(replica_id=context.replica_id, multiplexed_model_ids=list(names))
         _get_global_client().record_request_routing_info(info)
     except Exception as exc:  # private names of Ray, which other versions may lack
-        log.debug("Ray is not told which models this replica holds (%s)", type(exc).__name__)
+        log.debug("this replica's models could not be reported to Ray (%s)", type(exc).__name__)

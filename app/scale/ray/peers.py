@@ -54,7 +54,7 @@ class Peers:
             try:
                 rows = await handle.broadcast("tell").results_async(timeout_s=_PATIENCE_S, return_exceptions=True)
             except Exception as exc:  # Ray errors
-                log.warning("other replicas do not tell their figures (%s)", type(exc).__name__)
+                log.warning("other replicas did not return their metrics (%s)", type(exc).__name__)
                 continue
             found |= {row[0]: (row[1], row[2]) for row in rows if isinstance(row, tuple) and row[0] != self._tag}
         self._figures[:] = [(figures, True) for figures, _ in found.values()]

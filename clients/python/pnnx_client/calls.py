@@ -82,7 +82,7 @@ def infer(
         body = _pictures_body(pictures) if pictures is not None else _arrays_body(inputs)
         return _predict(model, body, version, outputs, parameters or {})
     if outputs is False:
-        raise ValueError("neither outputs nor predictions are asked for")
+        raise ValueError("neither outputs nor predictions are requested")
     rows, tails = _pictures_rows(pictures) if pictures is not None else _arrays_rows(inputs)
     said = {**(parameters or {}), "binary_data_output": True}
     if timeout is not None:

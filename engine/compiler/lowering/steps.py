@@ -190,5 +190,5 @@ def derived(view: View, meta: Strided) -> View:
     """
     found = view.derive(meta)
     if found is None:
-        raise NotLoweredError("an operand does not lie in memory as its kernels need it")
+        raise NotLoweredError("an operand's memory layout does not fit its kernels")
     return found

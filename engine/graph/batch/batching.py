@@ -176,7 +176,7 @@ def aligned(batching: Batching, ports: Sequence[Port], inputs: Sequence[Array]) 
 
 def refuse(batching: Batching, ports: Sequence[Port], inputs: Sequence[Array]) -> InputError:
     """Return the error for a graph that can run no other batch."""
-    problem = f"the graph takes no other batch ({batching.reason})"
+    problem = f"the graph does not take other batch sizes ({batching.reason})"
     return InputError(problem, found=_shapes(inputs), expected=_expected(ports))
 
 
@@ -226,7 +226,7 @@ def joined(parts: Sequence[Array], axis: int | None) -> Array:
         return np.concatenate(parts, axis=axis)
     except (ValueError, IndexError):
         found = _shapes(parts)
-        raise InputError("the answers to the items of the batch do not fit together", found=found) from None
+        raise InputError("the outputs of the items cannot be concatenated", found=found) from None
 
 
 def _shapes(inputs: Sequence[Array]) -> str:

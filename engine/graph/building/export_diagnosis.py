@@ -90,7 +90,7 @@ class ExportFinding:
 
     def as_error(self) -> GraphError:
         """Return the error that a strict build raises."""
-        return GraphError(f"operand '{self.operand}' {self.finding}; perhaps {self.cause}", where=self.operator)
+        return GraphError(f"operand '{self.operand}' {self.finding}; possible cause: {self.cause}", where=self.operator)
 
     def __str__(self) -> str:
         return str(self.as_error())

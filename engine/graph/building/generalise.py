@@ -99,7 +99,7 @@ class _Tracer:
         self.operators.append(op.source)
 
     def _follow_layer(self, op: RuntimeOperator) -> None:
-        failure: EngineError = BatchError("the batch is lost here")
+        failure: EngineError = BatchError("the batch axis is lost")
         is_batched = any(self._is_batched(operand.name) for operand in op.inputs)
         for candidate in self._candidates(op) if is_batched else [[op.source]]:
             try:

@@ -36,7 +36,7 @@ class Mismatch:
 
     def as_error(self) -> GraphError:
         """Return the error that a strict build raises."""
-        cause = "" if self.cause is None else f"; perhaps {self.cause}"
+        cause = "" if self.cause is None else f"; possible cause: {self.cause}"
         return GraphError(
             f"operand '{self.operand}' contradicts the file",
             where=self.operator,
@@ -46,7 +46,7 @@ class Mismatch:
 
     def __str__(self) -> str:
         text = f"{self.operator}: operand '{self.operand}' is {self.computed}, the file says {self.annotated}"
-        return text if self.cause is None else f"{text}; perhaps {self.cause}"
+        return text if self.cause is None else f"{text}; possible cause: {self.cause}"
 
 
 def propagate(order: Iterable[RuntimeOperator], inputs: Mapping[str, object]) -> dict[str, object]:
@@ -210,7 +210,7 @@ def diagnose_refusal(
     given = None if refusing is None else refusing.outputs[0].annotation
     if given is None:
         return ""
-    return f"the file says it gives {given}: the converter has changed it, or an operator before it"
+    return f"the file declares {given}: the converter changed this operator or one before it"
 
 
 GraphWarning: TypeAlias = Mismatch | ExportFinding

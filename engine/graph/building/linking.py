@@ -53,7 +53,7 @@ def _make_operands(source: pnnx.Graph) -> dict[str, RuntimeOperand]:
         for name in op.outputs:
             if name in makers:
                 found = f"{makers[name]} and {op.name}"
-                raise GraphError(f"operand '{name}' is made twice", found=found, expected="one operator")
+                raise GraphError(f"operand '{name}' is produced twice", found=found, expected="one operator")
             makers[name] = op.name
             operands[name] = RuntimeOperand(name, source.annotations.get(name), slot=len(operands))
     return operands
@@ -77,7 +77,7 @@ class _Binder:
 def _make_operator(op: pnnx.Operator, operands: Mapping[str, RuntimeOperand], binder: _Binder) -> RuntimeOperator:
     for name in op.inputs:
         if name not in operands:
-            raise GraphError(f"operand '{name}' is used but never made", where=f"{op.name} ({op.type})")
+            raise GraphError(f"operand '{name}' is used but never produced", where=f"{op.name} ({op.type})")
     _check_counts(op)
     return RuntimeOperator(
         source=op,

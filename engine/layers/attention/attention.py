@@ -89,7 +89,7 @@ class ScaledDotProductAttention(Layer):
             return other[:-2]
         heads, groups = query[-3], other[-3]
         if heads is not None and groups is not None and (groups == 0 or heads % groups):
-            raise ShapeError("heads do not divide into groups", found=f"{heads} by {groups}")
+            raise ShapeError("heads are not divisible by groups", found=f"{heads} by {groups}")
         return (*other[:-3], heads)
 
 

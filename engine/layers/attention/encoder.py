@@ -53,7 +53,9 @@ class TransformerEncoderLayer(Layer):
 
     def __post_init__(self) -> None:
         if self.num_heads < 1 or self.embed_dim % self.num_heads:
-            raise ParameterError("embed_dim does not divide into heads", found=f"{self.embed_dim} by {self.num_heads}")
+            raise ParameterError(
+                "embed_dim is not divisible by the number of heads", found=f"{self.embed_dim} by {self.num_heads}"
+            )
 
     def infer(self, src: TensorSpec, *others: TensorSpec | None) -> TensorSpec:
         if src.rank != 3 or src.shape[-1] not in (None, self.embed_dim):

@@ -59,7 +59,9 @@ class MultiheadAttention(Layer):
 
     def __post_init__(self) -> None:
         if self.num_heads < 1 or self.embed_dim < 1 or self.embed_dim % self.num_heads:
-            raise ParameterError("embed_dim does not divide into heads", found=f"{self.embed_dim} by {self.num_heads}")
+            raise ParameterError(
+                "embed_dim is not divisible by the number of heads", found=f"{self.embed_dim} by {self.num_heads}"
+            )
         if len(self.annotations.outputs) > 2:
             raise ParameterError("too many outputs", found=len(self.annotations.outputs), expected="1 or 2")
 

@@ -107,7 +107,7 @@ class Fold(_Patches):
         sizes = self.output_size * 2 if len(self.output_size) == 1 else self.output_size
         *lead, rows, patches = spec.shape
         if rows is not None and rows % self.taps:
-            raise ShapeError("rows do not divide into patches", found=rows, expected=f"a multiple of {self.taps}")
+            raise ShapeError("rows are not divisible into patches", found=rows, expected=f"a multiple of {self.taps}")
         expected = product(counts(self.windows, sizes))
         if None not in (patches, expected) and patches != expected:
             raise ShapeError("wrong number of patches", found=format_shape(spec.shape), expected=f"{expected} patches")

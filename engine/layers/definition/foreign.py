@@ -112,15 +112,15 @@ def fitted(value: Any, announced: object) -> Any:
         value = np.asarray(value).astype(announced.dtype) if announced.dtype.kind in "fc" else np.asarray(value)
     if not isinstance(value, np.ndarray):
         raise ExecutionError(
-            "forward returned another kind of value than infer", found=_kind(value), expected=announced
+            "forward and infer returned different kinds of values", found=_kind(value), expected=announced
         )
     sizes = zip(value.shape, announced.shape, strict=False)
     if value.ndim != announced.rank or any(dim not in (None, size) for size, dim in sizes):
         found = TensorSpec(value.shape, value.dtype)
-        raise ExecutionError("forward returned another shape than infer", found=found, expected=announced)
+        raise ExecutionError("forward and infer returned different shapes", found=found, expected=announced)
     if value.dtype != announced.dtype:
         found = TensorSpec(value.shape, value.dtype)
-        raise ExecutionError("forward returned another dtype than infer", found=found, expected=announced)
+        raise ExecutionError("forward and infer returned different dtypes", found=found, expected=announced)
     return value
 
 

@@ -57,7 +57,7 @@ class Index(Rearrangement):
         annotated = self.annotations.outputs[0] if self.annotations.outputs else None
         if isinstance(expr, str) and annotated is not None and annotated.rank != len(shape):
             raise ParameterError(
-                "expr holds only the first row of a constant index of several dimensions",
+                "expr has only the first row of a multidimensional constant index",
                 found=f"a result of shape {format_shape(shape)}",
                 expected=format_shape(annotated.shape),
             )

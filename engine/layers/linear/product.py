@@ -138,7 +138,7 @@ class Tensordot(_Product):
     def __post_init__(self) -> None:
         if len(self.dims_self) != len(self.dims_other):
             found = f"{list(self.dims_self)} and {list(self.dims_other)}"
-            raise ParameterError("axes to sum over do not pair up", found=found)
+            raise ParameterError("contracted axes do not pair up", found=found)
 
     def flops(self, output: TensorSpec, *operands: object) -> int:
         left = operands[0]
@@ -150,7 +150,7 @@ class Tensordot(_Product):
         for m, n in zip(axes_a, axes_b, strict=True):
             if not may_equal(a[m], b[n]):
                 found = f"{format_shape(a)} over {list(axes_a)}, {format_shape(b)} over {list(axes_b)}"
-                raise ShapeError("sizes to sum over differ", found=found)
+                raise ShapeError("contracted sizes differ", found=found)
         return (*_without(a, axes_a), *_without(b, axes_b))
 
     def _multiply(self, a: Array, b: Array) -> Array:

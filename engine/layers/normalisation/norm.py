@@ -155,7 +155,9 @@ class GroupNorm(Norm):
         if self.num_groups < 1:
             raise ParameterError("num_groups is too small", found=self.num_groups, expected="at least 1")
         if (input[1] or 0) % self.num_groups:
-            raise ShapeError("channels do not divide into groups", found=input[1], expected=f"{self.num_groups} groups")
+            raise ShapeError(
+                "channels are not divisible by groups", found=input[1], expected=f"{self.num_groups} groups"
+            )
 
     def _compute(self, x: Array, *others: Array | None) -> Array:
         n, c = x.shape[:2]

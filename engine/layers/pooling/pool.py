@@ -36,7 +36,7 @@ class Pool(Layer):
         if any(window.before >= window.extent for window in self.windows):
             found = f"padding {[window.before for window in self.windows]}"
             raise ParameterError(
-                "padding as large as a window",
+                "padding is at least as large as a window",
                 found=found,
                 expected=f"window {[window.extent for window in self.windows]}",
             )

@@ -28,7 +28,7 @@ class _Extreme(Reduction):
 
     def _reduced(self, shape: Shape) -> Shape:
         if any(dim == 0 for axis, dim in enumerate(shape) if axis in self.axes(len(shape))):
-            raise ShapeError("there is no extreme of no elements", found=format_shape(shape))
+            raise ShapeError("an empty tensor has no extreme", found=format_shape(shape))
         return super()._reduced(shape)
 
 
@@ -74,7 +74,7 @@ class _ArgExtreme(Layer):
 
     def _shape(self, shape: Shape) -> Shape:
         if product(shape) == 0 and (self.dim is None or shape[checked_axis(self.dim, len(shape))] == 0):
-            raise ShapeError("there is no extreme of no elements", found=format_shape(shape))
+            raise ShapeError("an empty tensor has no extreme", found=format_shape(shape))
         return Reduction(dim=None if self.dim is None else (self.dim,), keepdim=self.keepdim)._reduced(shape)
 
 

@@ -99,7 +99,7 @@ class DiagonalEmbed(Rearrangement):
 
     def _shape(self, shape: Shape) -> Shape:
         if not shape:
-            raise ShapeError("a 0-dim tensor has no diagonal to give")
+            raise ShapeError("a 0-dim tensor has no diagonal")
         plane = checked_axes((self.dim1, self.dim2), len(shape) + 1)
         side = None if shape[-1] is None else shape[-1] + abs(self.offset)
         rest = iter(shape[:-1])

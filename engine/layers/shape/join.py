@@ -107,7 +107,7 @@ def _merged(a: Shape, b: Shape, axis: int) -> Shape:
     """Return the dimensions known from two shapes that are joined along an axis."""
     if len(a) != len(b) or not may_match(replaced(a, axis), replaced(b, axis)):
         raise ShapeError("shapes cannot be joined", found=f"{format_shape(a)} and {format_shape(b)}",
-                         expected=f"equal dimensions but for dim {axis}")  # fmt: skip
+                         expected=f"equal dimensions except dim {axis}")  # fmt: skip
     return tuple(n if m is None else m for m, n in zip(a, b, strict=True))
 
 

@@ -91,7 +91,7 @@ def _with_known_dims(shape: Shape, input: Shape, announced: Shape) -> Shape:
         candidate = _with_ends_of(input, shape, front, back)
         if candidate is not None:
             return candidate
-    raise ShapeError("more than one dimension is left open", found=format_shape(shape), expected="one -1 at most")
+    raise ShapeError("more than one dimension is unknown", found=format_shape(shape), expected="one -1 at most")
 
 
 def _with_ends_of(input: Shape, shape: Shape, front: int, back: int) -> Shape | None:

@@ -144,7 +144,7 @@ class Istft(_ShortTime):
 
     def _check(self, input: TensorSpec) -> None:
         if self.onesided and self.return_complex:
-            raise ParameterError("half a spectrum is that of a real signal", found="onesided and return_complex")
+            raise ParameterError("a one-sided spectrum needs a real signal", found="onesided and return_complex")
         if input.dtype.kind != "c" or input.rank not in (2, 3):
             raise ShapeError("a complex spectrum or a batch of them is needed", found=str(input))
         if input.shape[-2] not in (None, self.places(self.is_half(input.shape))):

@@ -51,7 +51,7 @@ class SearchSorted(Layer):
 def _check_rows(rows: Shape, values: Shape) -> None:
     if not rows or (len(rows) > 1 and not may_match(rows[:-1], values[:-1])):
         found = f"{format_shape(values)} among {format_shape(rows)}"
-        raise ShapeError("values do not fit the rows", found=found, expected="dimensions equal but for the last")
+        raise ShapeError("values do not fit the rows", found=found, expected="dimensions equal except the last")
 
 
 def count_before(rows: Array, values: Array, is_right: bool) -> Array:

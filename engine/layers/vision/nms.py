@@ -41,7 +41,7 @@ class NonMaximumSuppression(Layer):
         boxes, values = tensor(dets, "dets", FLOATING), tensor(scores, "scores", FLOATING)
         check_same_dtype(boxes, values, "scores")
         if boxes.rank != 2 or not may_equal(boxes.shape[1], 4):
-            raise ShapeError("dets are not rows of 4", found=format_shape(boxes.shape), expected="[?, 4]")
+            raise ShapeError("detections are not rows of 4", found=format_shape(boxes.shape), expected="[?, 4]")
         if values.rank != 1 or not may_equal(values.shape[0], boxes.shape[0]):
             expected = format_shape(boxes.shape[:1])
             raise ShapeError(

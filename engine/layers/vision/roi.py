@@ -76,7 +76,7 @@ class RoIAlign(Layer):
         check_rank(spec, 4)
         check_same_dtype(spec, regions, "rois")
         if regions.rank != 2 or not may_equal(regions.shape[1], 5):
-            raise ShapeError("rois are not rows of 5", found=format_shape(regions.shape), expected="[?, 5]")
+            raise ShapeError("ROIs are not rows of 5", found=format_shape(regions.shape), expected="[?, 5]")
         if 0 in spec.shape[1:]:
             raise ShapeError("input is empty", found=format_shape(spec.shape))
         return TensorSpec((regions.shape[0], spec.shape[1], *self.sizes), spec.dtype)

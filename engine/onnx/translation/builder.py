@@ -110,7 +110,7 @@ class Builder:
         """Return the operand of a value; a constant becomes one."""
         if not value.name:
             if value.constant is None:
-                raise ShapeError("a value is used that no operator makes")
+                raise ShapeError("a value has no producer")
             value.name = self.operand_name("const")
             self._add("pnnx.Attribute", value.name, (), [value], {}, {"data": _attribute(value.constant)}, ())
         return value.name

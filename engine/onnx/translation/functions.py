@@ -46,7 +46,7 @@ class Functions:
         for each in model.proto.functions:
             key = ("" if each.domain == "ai.onnx" else each.domain, each.name)
             if key in self._bodies:
-                raise GraphError(f"function {quoted(each.name)} is defined twice", expected="one of a name")
+                raise GraphError(f"function {quoted(each.name)} is defined twice", expected="distinct names")
             self._bodies[key] = each
 
     def has(self, domain: str, type: str) -> bool:

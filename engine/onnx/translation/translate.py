@@ -63,7 +63,7 @@ class _Translation:
         scope.builder.reserve(each.name for each in (*graph.input, *graph.output))
         for each in graph.input:
             if not each.name or each.name in given:
-                raise GraphError(f"input {quoted(each.name)} occurs twice, or has no name", expected="one of a name")
+                raise GraphError(f"input {quoted(each.name)} occurs twice, or has no name", expected="distinct names")
             given.add(each.name)
             if each.name not in scope.values:
                 spec = scope.declared.get(each.name)
@@ -89,7 +89,7 @@ class _Translation:
 
     def _define(self, scope: Scope, name: str, value: Value) -> None:
         if name in scope.values:
-            raise GraphError(f"value {quoted(name)} is made twice", expected="one operator")
+            raise GraphError(f"value {quoted(name)} is produced twice", expected="one operator")
         scope.values[name] = value
 
     def _nodes(self, nodes: Iterable[Any], scope: Scope) -> None:
@@ -268,7 +268,7 @@ def _domain(proto: Any) -> str:
 
 def _hint(domain: str, type: str) -> str:
     if not domain and type in known_types():
-        return ": not as this model uses it"
+        return ": not in the form this model uses"
     return ": no layer"
 
 

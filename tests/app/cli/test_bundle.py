@@ -94,8 +94,8 @@ def test_shapes_may_be_named_for_several_programs(
     ("argv", "problem"),
     [
         (["linear", "difference", "--bundle", "b"], "--bundle: found 2 models, expected one"),
-        (["linear", "--oci"], "--oci and --target are of a bundle"),
-        (["linear", "--target", "sse"], "--oci and --target are of a bundle"),
+        (["linear", "--oci"], "--oci and --target: found without --bundle"),
+        (["linear", "--target", "sse"], "--oci and --target: found without --bundle"),
         (["linear", "--bundle", "b", "--shape", "1,3", "--batch", "2"], "--shape and --batch"),
         (["linear", "--bundle", "model_store"], "something else is there"),
         (["linear", "--bundle", "bright"], "there is a bundle already, expected that it may be replaced (--force)"),

@@ -136,7 +136,7 @@ def test_a_model_of_open_size_that_never_runs_is_a_warning(tmp_path: Path, capsy
     said = checked(open_model(tmp_path / "never", *NEVER), capsys)
     assert said.startswith("0 ")
     assert "g (aten::__getitem__)" in said
-    assert "warning: it was not run: sizes are open, and zeros are refused at all that were tried" in said
+    assert "warning: not run: sizes are open, and zeros are rejected at all sizes tried" in said
 
 
 @pytest.mark.parametrize("operators", RARE.values(), ids=RARE)
@@ -164,4 +164,4 @@ def test_a_model_of_which_nothing_is_known_is_not_run(tmp_path: Path, capsys: py
     path = str(write(tmp_path / "null", ["pnnx.Input in0 0 1 0", "F.relu r 1 1 0 9", "pnnx.Output out0 1 0 9"]))
     said = checked(path, capsys)
     assert said.startswith("0 ")
-    assert "warning: it was not run: the file says nothing of 'in0'" in said
+    assert "warning: not run: the file does not declare 'in0'" in said

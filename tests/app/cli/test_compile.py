@@ -120,7 +120,7 @@ def test_a_batch_the_model_does_not_take_is_an_error(
     write(store / "whole" / "1", [*lines, "pnnx.Output out0 1 0 1 #1=()f32"])
     status, out, error = compiled("whole", "--batch", "4", capsys=capsys)
     assert (status, out) == (1, [])
-    assert "whole: error: the graph takes no other batch" in error
+    assert "whole: error: the graph does not take other batch sizes" in error
 
 
 def test_a_cache_that_takes_nothing_is_told(

@@ -92,7 +92,7 @@ def test_what_cannot_be_exported_is_one_line_and_status_1(
 
 def test_a_call_without_shapes_is_status_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["export", "model.py"]) == 2
-    assert error(capsys) == "--shape is needed, once for each input"
+    assert error(capsys) == "--shape: missing, expected once for each input"
 
 
 def test_without_torch_a_cpu_build_is_named(

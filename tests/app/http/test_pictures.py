@@ -209,7 +209,7 @@ def test_several_pictures_are_no_picture(gallery: Client) -> None:
     files = [("file", (f"{i}.png", png())) for i in range(2)]
     response = gallery.post("/models/boxes/infer", files=files, headers=PNG)
     assert (response.status_code, response.json()["error"]["code"]) == (422, "input_mismatch")
-    assert response.json()["error"]["message"] == "an answer as a picture is of one item: found 2, expected 1"
+    assert response.json()["error"]["message"] == "a picture as the answer: found 2, expected 1"
 
 
 def test_there_is_no_drawing_on_a_tensor(gallery: Client) -> None:
@@ -220,7 +220,7 @@ def test_there_is_no_drawing_on_a_tensor(gallery: Client) -> None:
         )  # fmt: skip
         assert response.status_code == 422
         assert response.json()["error"]["message"] == (
-            "an answer as a picture: found a tensor, expected a picture to draw on"
+            "a picture as the answer: found a tensor, expected an input picture to draw on"
         )
 
 

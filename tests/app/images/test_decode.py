@@ -156,7 +156,7 @@ def test_half_a_picture_is_refused(format: str) -> None:
 
 
 def test_floating_point_pixels_are_refused() -> None:
-    with pytest.raises(InvalidRequestError, match="floating point pixels"):
+    with pytest.raises(InvalidRequestError, match="floating-point pixels"):
         pixels(encoded(Image.new("F", (2, 2)), "TIFF"))
 
 

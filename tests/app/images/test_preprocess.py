@@ -102,7 +102,7 @@ def test_none_takes_a_picture_of_the_right_size_as_it_is() -> None:
 
 
 def test_none_refuses_another_size() -> None:
-    with pytest.raises(InputMismatchError, match=r"wrong size: found 5x4, expected 6x4 \(this model resizes nothing\)"):
+    with pytest.raises(InputMismatchError, match=r"wrong size: found 5x4, expected 6x4 \(this model does not resize\)"):
         prepare(gradient(5, 4), resize="none")
 
 
@@ -110,7 +110,9 @@ def test_an_open_size_takes_any_picture_but_not_two_sizes_at_once() -> None:
     made = Preprocessor(port((None, 3, None, None)), PreprocessConfig(resize="none"), Settings())
     first, second = (Picture(data=encoded(gradient(*size)), label=str(size)) for size in ((5, 4), (6, 4)))
     assert made([first]).tensor.shape == (1, 3, 4, 5)
-    with pytest.raises(InputMismatchError, match=r"\(6, 4\) has another size than the first: found 6x4, expected 5x4"):
+    with pytest.raises(
+        InputMismatchError, match=r"\(6, 4\) has a different size than the first: found 6x4, expected 5x4"
+    ):
         made([first, second])
 
 

@@ -67,7 +67,7 @@ def test_what_can_never_fit_is_refused_for_good_and_what_does_not_fit_now_for_no
     first.charge(60)
     with pytest.raises(RequestTooLargeError, match="found about 101 bytes, expected at most 100"):
         second.charge(101)
-    with pytest.raises(QueueFullError, match="other requests hold the memory"):
+    with pytest.raises(QueueFullError, match="other requests use the memory"):
         second.charge(41)
     first.close()
     second.charge(41)

@@ -139,7 +139,7 @@ def test_sizes_are_made_as_long_as_an_item_becomes_cheaper_and_no_longer(
     times.update({1: 1.0, 2: 1.2, 4: 2.0, 8: 3.9})
     made = finish(batcher(linear(tmp_path)))
     assert made.sizes == (1, 2, 4) and made.verdict.enabled
-    assert made.verdict.reason == "an item takes 0.50 of its time in a run of 4"
+    assert made.verdict.reason == "an item takes 0.50 of its single-run time in a batch of 4"
     assert made.verdict.latency_s == times
     assert not made.session.is_compiled({"in": np.zeros((8, 3), np.float32)})
 
@@ -150,7 +150,7 @@ def test_where_a_batch_is_no_faster_requests_share_no_run_and_batches_are_run_on
     times.update({1: 1.0, 2: 1.9})
     made = finish(batcher(linear(tmp_path)))
     assert made.sizes == (1,) and not made.verdict.enabled and made.verdict.is_final
-    assert made.verdict.reason == "an item takes 0.95 of its time in a run of 2, at most 0.9 is worth it"
+    assert made.verdict.reason == "an item takes 0.95 of its time in a batch of 2, expected at most 0.9"
     run_spec = made.run_spec({"in": np.zeros((3, 3), np.float32)}, 3)
     assert run_spec.group is None and not run_spec.is_slow
 
@@ -203,7 +203,7 @@ def test_requests_for_a_model_whose_items_see_each_other_are_never_merged(tmp_pa
     [
         ({"enabled": False}, 0.1, "batching.enabled is false"),
         ({"max_batch_size": 1}, 0.1, "at most 1 item may run at once"),
-        ({}, 1.5, "a run takes 1.5 s, at most 0.25 is tried: others would wait too long"),
+        ({}, 1.5, "a run takes 1.5 s; tuning is limited to 0.25 s because other requests would wait"),
     ],
 )
 def test_what_need_not_be_tried_is_not(

@@ -63,7 +63,7 @@ def test_the_default_model_comes_first_and_needs_no_name(tmp_path: Path) -> None
 def test_when_there_is_nothing_to_send_it_lists_the_models(tmp_path: Path) -> None:
     with serving(tmp_path) as client:
         assert example(client.plane, URL) == f"curl -s {URL}/models"
-        assert "  not ready  the store holds no model\n" in banner(client.plane, URL)
+        assert "  not ready  the store has no models\n" in banner(client.plane, URL)
 
 
 def test_a_server_that_asks_for_keys_shows_where_they_go(tmp_path: Path) -> None:

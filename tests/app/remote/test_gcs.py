@@ -76,9 +76,9 @@ def test_a_large_file_comes_whole(bucket: GcsBucket, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "url, why",
     [
-        ("gs://no-such-bucket/models", "there is nothing of that name"),
-        ("gs://bucket/nothing", "there is nothing of that name|holds no file: expected the folder of a store"),
-        ("gs://bucket/none.tar", "there is nothing of that name"),
+        ("gs://no-such-bucket/models", "it does not exist"),
+        ("gs://bucket/nothing", "it does not exist|has no files: expected the folder of a store"),
+        ("gs://bucket/none.tar", "it does not exist"),
     ],
 )
 def test_what_is_not_there_is_told(url: str, why: str, bucket: GcsBucket, tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def test_an_address_is_told_without_what_is_secret_in_it(text: str, told: str) -
         ("https://example.org/models?token=geheim", "found a query"),
         ("https://example.org/model.tar#geheim", "found an unknown fragment, expected #sha256="),
         ("https://example.org/model.tar#sha256=geheim", "found an unknown fragment, expected #sha256="),
-        ("http://example.org/geheim.tar", "found http://, which lets others modify the models"),
+        ("http://example.org/geheim.tar", "found http://, where models can be modified in transit"),
         ("https://example.org:geheim/model.tar", "found an invalid address"),
         ("https://[geheim/model.tar", "found an invalid address"),
     ],

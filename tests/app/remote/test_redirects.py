@@ -142,8 +142,8 @@ def test_redirects_are_followed_so_often_and_no_more(web: Web) -> None:
         ("https://127.1/file", "an address of this machine|cannot be r"),
         ("https://0x7f.1/file", "an address of this machine|cannot be r"),
         ("https://me:you@example.org/file", "to 'https://example.org' with a user name"),
-        ("https://[/file", "to something that is no address"),
-        ("https://a:b/file", "to something that is no address"),
+        ("https://[/file", "to an invalid address"),
+        ("https://a:b/file", "to an invalid address"),
         ("", "expected https://"),
     ],
 )
@@ -229,6 +229,6 @@ def test_a_session_that_refuses_redirects_follows_those_on_one_server(web: Web, 
         if is_own:
             assert asyncio.run(get(f"{web.url}/file")) == b"data"
         else:
-            with pytest.raises(SourceError, match="expected no redirect of a bucket"):
+            with pytest.raises(SourceError, match="expected no redirect from a bucket"):
                 asyncio.run(get(f"{web.url}/file"))
             assert not other.asked

@@ -86,7 +86,7 @@ def test_names_that_lead_out_of_the_store_are_refused(key: str, bucket: S3Bucket
     # httpx would tidy such a path up; a store of S3 has any name.
     bucket.put(key.replace("..", "%2E%2E"), b"x")
     bucket.put("hostile/ok", b"x")
-    with pytest.raises(SourceError, match="is none that a store may have"):
+    with pytest.raises(SourceError, match="is not allowed in a store"):
         Mirror(Remote("s3://bucket/hostile"), tmp_path / "stores", 2**30).refresh()
     bucket.delete(key.replace("..", "%2E%2E"))
 
@@ -94,9 +94,9 @@ def test_names_that_lead_out_of_the_store_are_refused(key: str, bucket: S3Bucket
 @pytest.mark.parametrize(
     "url, why",
     [
-        ("s3://no-such-bucket/models", "there is nothing of that name"),
-        ("s3://bucket/nothing", "holds no file: expected the folder of a store"),
-        ("s3://bucket/none.tar", "there is nothing of that name"),
+        ("s3://no-such-bucket/models", "it does not exist"),
+        ("s3://bucket/nothing", "has no files: expected the folder of a store"),
+        ("s3://bucket/none.tar", "it does not exist"),
     ],
 )
 def test_what_is_not_there_is_told(url: str, why: str, bucket: S3Bucket, tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def test_options_that_are_none_are_refused(given: dict[str, Any]) -> None:
 def test_a_setting_or_model_name_that_is_none_is_refused() -> None:
     with pytest.raises(SettingsError, match="max_queue"):
         make_settings(Options(store="/models", settings={"max_queue": -1}))
-    with pytest.raises(SettingsError, match="a name that no model has"):
+    with pytest.raises(SettingsError, match="an invalid name"):
         make_settings(Options(store="/models", models={"../up": ModelOptions()}))
 
 

@@ -154,7 +154,7 @@ def test_an_output_the_model_has_not_is_refused() -> None:
 
 def test_outputs_of_another_batch_are_refused() -> None:
     made = task()
-    with pytest.raises(ConfigError, match="the outputs are of 1 items, expected 2"):
+    with pytest.raises(ConfigError, match="the outputs: found 1 items, expected 2"):
         made.predict({"out0": np.zeros((1, 1, 2, 2))}, [Placement.identity((1, 1))] * 2, made.options({}))
 
 

@@ -72,7 +72,7 @@ Damage = Callable[[Executable], Executable]
 DAMAGES: dict[str, tuple[Damage, str]] = {
     "two outputs in one array": (
         lambda plan: with_output(plan, 1, address=address(MemorySpace.OUTPUT, 0, 0)),
-        "an output would be written to the array of another",
+        "two outputs share an array",
     ),
     "an output with gaps": (
         lambda plan: with_output(plan, 0, strides=(64, 4)),
@@ -84,19 +84,19 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     ),
     "an output that is smaller than what is read of it": (
         lambda plan: with_call(with_output(plan, 0, shape=(0, 8)), region(MemorySpace.OUTPUT, 0)),
-        "a tensor lies outside its memory",
+        "a tensor is outside its memory",
     ),
     "a tensor after the end of the arena": (
         lambda plan: with_call(plan, region(MemorySpace.ARENA, plan.arena_bytes - 64)),
-        "a tensor lies outside its memory",
+        "a tensor is outside its memory",
     ),
     "a tensor before the beginning of the arena": (
         lambda plan: with_call(plan, region(MemorySpace.ARENA, 32, strides=(-32, 4))),
-        "a tensor lies outside its memory",
+        "a tensor is outside its memory",
     ),
     "a tensor of an input that does not exist": (
         lambda plan: with_call(plan, region(MemorySpace.INPUT, 0, port=7)),
-        "a tensor lies outside its memory",
+        "a tensor is outside its memory",
     ),
     "a kernel that writes after the end of the arena": (
         lambda plan: with_argument(plan, address(MemorySpace.ARENA, 0, plan.arena_bytes + 64)),
@@ -125,13 +125,13 @@ def test_a_plan_that_leaves_its_memory_is_refused(plan: Executable, damage: str)
 
 
 def test_a_plan_for_smaller_inputs_than_it_reads_is_refused(plan: Executable) -> None:
-    with pytest.raises(CompileError, match="a tensor lies outside its memory"):
+    with pytest.raises(CompileError, match="a tensor is outside its memory"):
         check_plan(with_call(plan, region(MemorySpace.INPUT, 0)), [TensorSpec((3, 8), np.dtype(np.float32))])
 
 
 def test_an_output_of_another_shape_than_inferred_is_refused(plan: Executable) -> None:
     check_output_shapes(plan, {0: (4, 8), 1: (4, 8)})
-    with pytest.raises(CompileError, match="output 1: an output has another shape"):
+    with pytest.raises(CompileError, match="output 1: an output has a different shape"):
         check_output_shapes(plan, {0: (4, 8), 1: (8, 4)})
 
 
@@ -145,5 +145,5 @@ def test_what_comes_from_the_cache_is_checked_too(graph: engine.RuntimeGraph, tm
         assert found is not None
         return replace(found, executable=with_output(found.executable, 1, address=address(MemorySpace.OUTPUT, 0, 0)))
 
-    with patch.object(Cache, "load", damaged), pytest.raises(CompileError, match="to the array of another"):
+    with patch.object(Cache, "load", damaged), pytest.raises(CompileError, match="two outputs share an array"):
         Builder(graph, options).program(SPECS)

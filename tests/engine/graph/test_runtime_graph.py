@@ -114,12 +114,12 @@ def test_a_cycle_is_named() -> None:
 
 
 def test_an_operand_that_is_never_made_is_named() -> None:
-    with pytest.raises(GraphError, match=r"relu \(nn.ReLU\): operand '9' is used but never made"):
+    with pytest.raises(GraphError, match=r"relu \(nn.ReLU\): operand '9' is used but never produced"):
         built(INPUT, op("nn.ReLU", "relu", "9", "1"), OUTPUT)
 
 
 def test_an_operand_with_two_makers_is_named() -> None:
-    with pytest.raises(GraphError, match="operand '1' is made twice: found a and b, expected one operator"):
+    with pytest.raises(GraphError, match="operand '1' is produced twice: found a and b, expected one operator"):
         built(INPUT, op("nn.ReLU", "a", "0", "1"), op("nn.ReLU", "b", "0", "1"), OUTPUT)
 
 
@@ -141,8 +141,8 @@ def test_a_shape_error_names_operator_and_type() -> None:
 def test_computed_shapes_are_held_against_the_files() -> None:
     net = built(INPUT, RELU, OUTPUT, _0=(1, 3), _1=(1, 4))
     assert [str(warning) for warning in net.warnings] == [
-        "relu (nn.ReLU): operand '1' is [1, 3] float32, the file says [1, 4] float32; perhaps a slice on an open "
-        "dimension is dropped; export it with a bound taken from the size"
+        "relu (nn.ReLU): operand '1' is [1, 3] float32, the file says [1, 4] float32; possible cause: a slice on an "
+        "open dimension is dropped; export it with a bound taken from the size"
     ]
 
 

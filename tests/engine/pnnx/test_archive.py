@@ -140,11 +140,11 @@ ARCHIVES = [
     (patched(PLAIN, -14, b"\2"), "the archive is one of several volumes"),
     (
         patched(PLAIN, -14, b"\2\0\2\0"),
-        "the directory does not fit: found 2 records in 49 bytes at 37, expected all of it before byte 86",
+        "the directory has a wrong size: found 2 records in 49 bytes at 37, expected all of it before byte 86",
     ),
     (
         patched(PLAIN, -6, b"\x26"),
-        "the directory does not fit: found 1 records in 49 bytes at 38, expected all of it before byte 86",
+        "the directory has a wrong size: found 1 records in 49 bytes at 38, expected all of it before byte 86",
     ),
     (patched(PLAIN, -6, b"\x24"), "the directory is damaged: found no record at byte 36, expected record 1"),
     (patched(PLAIN, -10, b"\x30"), "the directory is damaged: found a record at byte 37 that runs past its end"),
@@ -155,7 +155,7 @@ ARCHIVES = [
     (patched(WIDE, -26, b"\2"), "the archive is one of several volumes"),
     (
         patched(WIDE, -58, b"\xff" * 8),
-        "the directory does not fit: found 1 records in 18446744073709551615 bytes at 69, "
+        "the directory has a wrong size: found 1 records in 18446744073709551615 bytes at 69, "
         "expected all of it before byte 150",
     ),
     (archive([Entry(name=b"\xff.w")]), "a member's name is not UTF-8: found \"b'\\\\xff.w'\""),

@@ -126,7 +126,7 @@ def test_missing_folder_is_refused_without_its_path(tmp_path: Path) -> None:
 
 def test_two_files_do_not_fit_in_one_place(tmp_path: Path) -> None:
     graph = pnnx.read(pair(tmp_path, WEIGHTLESS))
-    with pytest.raises(EngineError, match=r"^m and m: two files cannot be written to one place$"):
+    with pytest.raises(EngineError, match=r"^m and m: two outputs have the same path$"):
         pnnx.write(graph, tmp_path / "m", tmp_path / "m")
 
 

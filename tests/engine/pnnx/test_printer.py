@@ -68,7 +68,7 @@ UNREADABLE: list[tuple[dict[str, Any], str]] = [
      "expected type, name and two counts"),
     ({"name": "\ud800"}, "graph: not a text: found '\\ud800'"),
     ({"name": "in"}, "graph: 'in': name would not be read as it is written"),
-    ({"inputs": ("9",), "labels": (None,)}, "graph line 4: an operand is used before it is made: found '9'"),
+    ({"inputs": ("9",), "labels": (None,)}, "graph line 4: an operand is used before it is produced: found '9'"),
 ]  # fmt: skip
 
 
@@ -94,7 +94,7 @@ LOST = [
 
 @pytest.mark.parametrize("source", LOST)
 def test_annotation_that_would_be_lost_is_refused(source: Graph) -> None:
-    with pytest.raises(ParamSyntaxError, match="an annotation would be lost"):
+    with pytest.raises(ParamSyntaxError, match="an annotation cannot be kept"):
         format_param(source)
 
 

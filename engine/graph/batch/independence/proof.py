@@ -50,7 +50,7 @@ def prove(graph: RuntimeGraph, specs: Sequence[TensorSpec], axes: Sequence[int |
     except RunCancelledError:
         raise
     except EngineError as error:
-        return Proof(reason=f"another number of items is refused: {error}", is_fitting=False)
+        return Proof(reason=f"a different batch size is rejected: {error}", is_fitting=False)
     found: dict[str, Value] = {}
     for port, axis in zip(graph.inputs, axes, strict=True):
         found[port.operand] = SHARED if axis is None else Items(axis)
@@ -186,5 +186,5 @@ def _fitted_one(value: Value, *specs: Any) -> Value:
             raise MixesError("has a result without an axis for the batch")
         expected[value.axis] = value.outer * count * value.inner
         if spec.shape != tuple(expected):
-            raise MixesError("has a result whose shape depends on the number of items otherwise than along one axis")
+            raise MixesError("has a result whose shape depends on the batch size along more than one axis")
     return value

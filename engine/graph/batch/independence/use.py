@@ -145,7 +145,7 @@ class Use:
         """
         operand = self.first if name is None else self[name]
         if not isinstance(operand.value, Items):
-            raise MixesError("has an operand in an unforeseen place that depends on the items")
+            raise MixesError("has an unexpected operand that depends on the items")
         return operand.value
 
     def only(self, *names: str) -> None:
@@ -245,7 +245,7 @@ def _with_parameters(layer: BoundLayer, inputs: Sequence[Operand]) -> Layer:
     try:
         return layer.with_parameters([operand.spec for operand in inputs])
     except EngineError:
-        raise MixesError("takes a parameter that only a run can tell") from None
+        raise MixesError("has a parameter that is known only in a run") from None
 
 
 def has_sizes(value: Value) -> bool:

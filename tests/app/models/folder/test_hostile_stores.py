@@ -38,8 +38,8 @@ def long(path: Path) -> None:
 # What may lie where a text file is expected, and what is said of it, whichever file it is.
 NO_TEXT: list[tuple[Callable[[Path], None], str]] = [
     (os.mkfifo, "not a regular file"),
-    (link("/dev/zero"), "'config.toml' is a link, or lies behind one, that leads out of the model's folder"),
-    (link("/dev/full"), "'config.toml' is a link, or lies behind one, that leads out of the model's folder"),
+    (link("/dev/zero"), "'config.toml' is a link, or behind a link, to a place outside the model's folder"),
+    (link("/dev/full"), "'config.toml' is a link, or behind a link, to a place outside the model's folder"),
     (Path.mkdir, "not a regular file"),
     (link("nowhere"), "the file does not exist"),
     (link("config.toml"), "Too many levels of symbolic links"),

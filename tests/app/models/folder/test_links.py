@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.models.folder.layout import check_links
+from app.models.folder.config import check_links
 from app.models.folder.repository import ConfigError, scan
 from app.models.sessions import read_graph
 from app.settings import Settings
@@ -18,7 +18,7 @@ from tests.app.sample_models import elementwise, write_model
 
 ADD = elementwise("add(@0,1)", "(?,2)f32")
 LABELS = 'labels = "labels.txt"'
-LEADS_OUT = "is a link, or lies behind one, that leads out of the model's folder"
+LEADS_OUT = "is a link, or behind a link, to a place outside the model's folder"
 # What is read for a model. Each of them, or the folder that it lies in, may be a link.
 FILES = ["config.toml", "labels.txt", "1/model.pnnx.param", "1/model.pnnx.bin", "examples/x.png", "1", "examples"]
 

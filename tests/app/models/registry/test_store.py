@@ -174,7 +174,7 @@ def test_a_name_that_is_a_folder_and_a_pair_is_refused(tmp_path: Path) -> None:
 
 def test_an_empty_store_is_not_ready(tmp_path: Path) -> None:
     status, text = ready(tmp_path)
-    assert status == 503 and "not ready: the store holds no model" in text
+    assert status == 503 and "not ready: the store has no models" in text
 
 
 def test_a_missing_store_is_not_ready_and_says_so(tmp_path: Path) -> None:

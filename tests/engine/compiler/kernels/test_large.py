@@ -136,4 +136,4 @@ def test_padding_far_larger_than_an_image_is_left_to_the_reference() -> None:
     session = Session(graph, cache=None)
     session.prepare()
     (row,) = [row for row in session.describe()["operators"] if row["name"] == "it"]
-    assert row["why"] == "there is no kernel for so much padding"
+    assert row["why"] == "there is no kernel for this padding"

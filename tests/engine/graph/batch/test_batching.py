@@ -99,7 +99,7 @@ def test_the_operator_that_forbids_a_batch_is_named() -> None:
         )
     )
     assert session.batching.mode == "split"
-    assert session.batching.reason == "first (Tensor.select): the batch is lost here"
+    assert session.batching.reason == "first (Tensor.select): the batch axis is lost"
     x = RANDOM.standard_normal((3, 4, 6)).astype(F32)
     np.testing.assert_array_equal(session.run([x])[0], x)
 
@@ -108,7 +108,9 @@ def test_a_batch_of_mixed_items_takes_no_other_size() -> None:
     """Refuse other sizes: results of two mixed items say nothing about four."""
     session = Session(chain(op("F.softmax", "mix", "0", "1", dim=0, labels=("input",)), _0=(2, 4)))
     np.testing.assert_allclose(session.run([np.zeros((2, 4), F32)])[0], np.full((2, 4), 0.5))
-    with pytest.raises(InputError, match=r"takes no other batch .*mix \(F.softmax\) normalises along the batch axis"):
+    with pytest.raises(
+        InputError, match=r"does not take other batch sizes .*mix \(F.softmax\) normalises along the batch axis"
+    ):
         session.run([np.zeros((4, 4), F32)])
 
 
@@ -136,7 +138,9 @@ def test_inputs_without_a_common_batch_take_no_other() -> None:
         _a=(2, 3),
         _b=(3, 4),
     )
-    with pytest.raises(InputError, match="takes no other batch .the inputs have no common fixed batch.: found"):
+    with pytest.raises(
+        InputError, match="does not take other batch sizes .the inputs have no common fixed batch.: found"
+    ):
         Session(net).run([np.ones((4, 3), F32), np.ones((3, 4), F32)])
 
 
@@ -276,7 +280,7 @@ def test_what_looks_like_a_state_and_is_none_keeps_its_second_dimension() -> Non
 def test_an_output_without_a_dimension_for_the_batch_takes_no_other() -> None:
     session = Session(chain(op("torch.sum", "sum", "0", "1")))
     assert session.batching.mode == "fixed"
-    with pytest.raises(InputError, match="takes no other batch"):
+    with pytest.raises(InputError, match="does not take other batch sizes"):
         session.run([np.ones((2, 4, 6), F32)])
 
 
@@ -284,7 +288,7 @@ def test_an_output_without_a_dimension_for_the_batch_takes_no_other() -> None:
 def test_steps_of_time_are_not_taken_for_items(steps: int) -> None:
     session = Session(chain(op("torch.cumsum", "sums", "0", "1", dim=0), _0=(6, 1, 4)), backend="reference")
     x = np.random.default_rng(0).standard_normal((steps, 1, 4)).astype(F32)
-    with pytest.raises(InputError, match="takes no other batch"):
+    with pytest.raises(InputError, match="does not take other batch sizes"):
         session.run([x])
     np.testing.assert_allclose(session.run([x[:1].repeat(6, 0)])[0], x[:1].repeat(6, 0).cumsum(0), rtol=1e-5)
 

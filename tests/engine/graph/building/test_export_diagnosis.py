@@ -46,7 +46,7 @@ def test_a_mask_that_was_filled_in_place_is_reported_with_its_cause(tmp_path: Pa
     assert "src_key_padding_mask" in problem.cause
     assert str(problem).startswith(
         "Tensor.masked_fill_1 (Tensor.masked_fill): operand '3' does not depend on its mask: 'pnnx_fold_9' is -inf "
-        "everywhere, as is the value it is filled with; perhaps a mask that is filled in place"
+        "everywhere, as is the value it is filled with; possible cause: a mask that is filled in place"
     )
 
 
@@ -90,18 +90,19 @@ def test_a_bfloat16_layer_fused_with_batch_normalisation_is_reported(
     [
         pytest.param(
             ways("pnnx.Expression e 1 1 0 9 expr=add(mul(div(@0,2),2),1) #9=(3,4)i64"),
-            "is [3, 4] float32, the file says [3, 4] int64; perhaps div(rounding_mode='floor') is exported as a plain "
-            "division",
+            "is [3, 4] float32, the file says [3, 4] int64; possible cause: div(rounding_mode='floor') is exported "
+            "as a plain division",
             id="floor division of integers within an expression",
         ),
         pytest.param(
             ways("torch.cat cat 2 1 0 0 9 dim=0 #9=(6,4)f32"),
-            "perhaps multiplying integers by 1.0, or dividing them by 1, is dropped although it changes the dtype",
+            "possible cause: multiplying integers by 1.0, or dividing them by 1, is dropped although it "
+            "changes the dtype",
             id="integers times 1.0",
         ),
         pytest.param(
             ways("Tensor.index i 1 1 0 9 expr=[None,[0,1]] #0=(4,4,4)f32 #9=(4,2,2,4)f32", inputs="(4,4,4)f32"),
-            "expr holds only the first row of a constant index of several dimensions: found a result of shape [4, 2, 4]"
+            "expr has only the first row of a multidimensional constant index: found a result of shape [4, 2, 4]"
             ", expected [4, 2, 2, 4]",
             id="constant index of two dimensions",
         ),
@@ -115,7 +116,7 @@ def test_a_bfloat16_layer_fused_with_batch_normalisation_is_reported(
         ),
         pytest.param(
             ways("Tensor.to t 1 1 0 9 copy=False $input=0 #0=(3,4)i64 #9=(3,4)null"),
-            "is of a dtype unknown to the converter; perhaps a cast to uint16, float8 or the like is lost",
+            "is of a dtype unknown to the converter; possible cause: a cast to uint16, float8 or the like is lost",
             id="cast to a dtype the converter does not know",
         ),
         pytest.param(

@@ -39,7 +39,7 @@ def test_an_operator_that_is_another_one_than_the_file_has_results_of() -> None:
     text = refused(POOLED, shuffle, _0=(1, 6, 4, 4), _1=(1, 6, 2, 2), _2=(1, 3, 2, 4))
     assert text.startswith("shuffle (nn.PixelShuffle)")
     assert text.endswith(
-        "; the file says it gives [1, 3, 2, 4] float32: the converter has changed it, or an operator before it"
+        "; the file declares [1, 3, 2, 4] float32: the converter changed this operator or one before it"
     )
 
 

@@ -75,7 +75,7 @@ def module(
         (
             [tensor(4, 3, 4), tensor(3, 5, 4), tensor(3, 5, 4)],
             {"enable_gqa": True},
-            "heads do not divide into groups: found 4 by 3",
+            "heads are not divisible by groups: found 4 by 3",
         ),
     ],
 )
@@ -206,7 +206,7 @@ def test_outputs_are_what_their_annotations_say(
 @pytest.mark.parametrize(
     ("operands", "params", "message"),
     [
-        ([X], {"num_heads": 3}, "embed_dim does not divide into heads: found 8 by 3"),
+        ([X], {"num_heads": 3}, "embed_dim is not divisible by the number of heads: found 8 by 3"),
         (
             [tensor(2, 5, 7)],
             {},

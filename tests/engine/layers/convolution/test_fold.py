@@ -19,7 +19,7 @@ FOLD = {"output_size": (4, 5), "kernel_size": 2}
         ({"output_size": (4, 5, 6)}, "output_size does not fit: found [4, 5, 6], expected height and width"),
         ({"kernel_size": (2, 0)}, "kernel_size does not fit: found [2, 0], expected 2 numbers, at least 1"),
         ({"padding": -1}, "padding does not fit: found [-1], expected 2 numbers, at least 0"),
-        ({"kernel_size": 3}, "rows do not divide into patches: found 8, expected a multiple of 9"),
+        ({"kernel_size": 3}, "rows are not divisible into patches: found 8, expected a multiple of 9"),
         ({"output_size": (4, 4)}, "wrong number of patches: found [1, 8, 12], expected 9 patches"),
     ],
 )

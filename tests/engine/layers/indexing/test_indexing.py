@@ -123,7 +123,7 @@ REFUSALS: list[tuple[str, tuple[object, ...], dict[str, Any], str]] = [
     ("aten::diagonal", (V, 0, 0, 1), {}, "a matrix is needed: found 1 dimensions, expected at least 2"),
     ("aten::diagonal", (X, 0, 1, 1), {}, "a dim is given twice: found [1, 1]"),
     ("torch.diag", (X,), {}, "only vectors and matrices have a diagonal: found 3 dimensions, expected 1 or 2"),
-    ("aten::diag_embed", (S,), {}, "a 0-dim tensor has no diagonal to give"),
+    ("aten::diag_embed", (S,), {}, "a 0-dim tensor has no diagonal"),
     ("aten::trace", (X,), {}, "a matrix is needed: found [2, 3, 4], expected 2 dimensions"),
     ("aten::tril", (V, 0), {}, "a matrix is needed: found [5], expected at least 2 dimensions"),
     ("aten::diagonal_scatter", (M, V, 0, 0, 1), {}, "source does not fit: found [5], expected [3]"),
@@ -196,7 +196,7 @@ def test_a_constant_index_of_which_only_the_first_row_was_kept_is_refused() -> N
     with pytest.raises(ParameterError) as caught:
         layer.infer([tensor(3, 4, dtype="float64")])
     assert str(caught.value) == (
-        "expr holds only the first row of a constant index of several dimensions: "
+        "expr has only the first row of a multidimensional constant index: "
         "found a result of shape [2, 4], expected [2, 2, 4]"
     )
 

@@ -34,7 +34,7 @@ from tests.engine.layers.refusals import build, refusal, tensor
             "nn.GroupNorm",
             [tensor(2, 5)],
             {"num_groups": 2},
-            "channels do not divide into groups: found 5, expected 2 groups",
+            "channels are not divisible by groups: found 5, expected 2 groups",
         ),
         ("nn.GroupNorm", [tensor(2, 5)], {"num_groups": 0}, "num_groups is too small: found 0, expected at least 1"),
         (

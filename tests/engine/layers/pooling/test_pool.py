@@ -39,7 +39,7 @@ VALUES, INDICES = tensor(1, 2, 2, 2), tensor(1, 2, 2, 2, dtype="int64")
         (
             "nn.MaxPool2d",
             {"kernel_size": 3, "padding": 3},
-            "padding as large as a window: found padding [3, 3], expected window [3, 3]",
+            "padding is at least as large as a window: found padding [3, 3], expected window [3, 3]",
         ),
         (
             "nn.AvgPool2d",

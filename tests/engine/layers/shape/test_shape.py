@@ -162,7 +162,7 @@ def test_several_open_dimensions_are_settled(
 def test_open_dimensions_nothing_settles_are_refused() -> None:
     with pytest.raises(ShapeError) as caught:
         several_open((3, -1, 2, -1, 5), (3, None, 2, None, 5), 6, 10, 15)
-    assert str(caught.value) == "more than one dimension is left open: found [3, -1, 2, -1, 5], expected one -1 at most"
+    assert str(caught.value) == "more than one dimension is unknown: found [3, -1, 2, -1, 5], expected one -1 at most"
 
 
 def test_negative_counts_are_refused_when_they_arrive() -> None:

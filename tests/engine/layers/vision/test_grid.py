@@ -60,7 +60,7 @@ def test_affine_maps_that_do_not_fit_are_refused(theta: TensorSpec, size: tuple[
 @pytest.mark.parametrize(
     ("rois", "output_size", "message"),
     [
-        (tensor(3, 4), (2, 2), "rois are not rows of 5: found [3, 4], expected [?, 5]"),
+        (tensor(3, 4), (2, 2), "ROIs are not rows of 5: found [3, 4], expected [?, 5]"),
         (ROIS, (2, 0), "output_size does not fit: found [2, 0], expected 2 numbers, at least 1"),
         (
             tensor(3, 5, dtype="float64"),

@@ -285,5 +285,5 @@ def bearable(border: Border, sizes: tuple[int, ...]) -> Border:
     """
     (height, width), (top, left, bottom, right) = _pair(list(sizes)), border
     if hint((height + top + bottom) * (width + left + right)) > MOST_GROWTH * hint(height * width) + FEW_PIXELS:
-        raise NotLoweredError("there is no kernel for so much padding")
+        raise NotLoweredError("there is no kernel for this padding")
     return border

@@ -81,7 +81,7 @@ def phases(kernel: int, stride: int, padding: int, count: int, dilation: int = 1
     reached = {(k * dilation - padding) % stride for k in range(kernel)}
     met = sorted(phase for phase in reached if phase < count)
     if len(met) > MOST_PHASES:
-        raise NotLoweredError("there is no kernel for so large a stride")
+        raise NotLoweredError("there is no kernel for this stride")
     found = []
     for phase in met:
         at = phase + padding

@@ -88,7 +88,7 @@ def _segments(count: int, groups: int, offset_groups: int, taps: int) -> tuple[S
     of_weights, of_offsets = count // groups, count // offset_groups
     ends = sorted({*range(0, count + 1, of_weights), *range(0, count + 1, of_offsets)})
     if len(ends) - 1 > _MOST_SEGMENTS:
-        raise NotLoweredError("there is no kernel for so many groups")
+        raise NotLoweredError("there is no kernel for this many groups")
     return tuple(
         Segment(
             group=first // of_offsets,

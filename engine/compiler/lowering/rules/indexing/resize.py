@@ -72,7 +72,7 @@ def lower_onnx_resize(context: Context) -> Lowered:
     if not axes:
         return context.lowered(x)
     if len(axes) > 3:
-        raise NotLoweredError("there is no kernel for so many dimensions")
+        raise NotLoweredError("there is no kernel for this many dimensions")
     if min(axes) > 1 and 3 <= rank <= 5:
         stays = {axis: _stay(x.shape[axis]) for axis in range(2, rank)}
         return _resampled(context, x, [each for _, each in sorted({**stays, **found}.items())])
@@ -156,7 +156,7 @@ def _symbolic_onnx_axes(layer: OnnxResize, x: View, operands: Sequence[object]) 
 def _resampled_in_run(context: Context, x: View, axes: Sequence[TableAxis]) -> Lowered:
     """Resample images of symbolic sizes by a table made at run time, unless elements are repeated."""
     if math.prod(axis.taps for axis in axes) > MOST_TAPS:
-        raise NotLoweredError("there is no kernel for so many taps")
+        raise NotLoweredError("there is no kernel for this many taps")
     result = context.fuse(as_image, is_image=True)
     if len(result.fused.operators) == 1 and all(map(_repeats_in_run, axes)):
         return result.lowered(_repeated(context, x, result.target))
@@ -229,7 +229,7 @@ def _kernel(
         shape: (N, C, *S) of the operand.
     """
     if math.prod(len(each.indices) for each in taps) > MOST_TAPS:
-        raise NotLoweredError("there is no kernel for so many taps")
+        raise NotLoweredError("there is no kernel for this many taps")
     sizes = [each.indices.shape[1] for each in taps]
     if len(taps) == 1:  # a row
         taps = [Taps(indices=np.zeros((1, 1), np.int64)), *taps]

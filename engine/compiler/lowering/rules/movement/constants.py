@@ -120,7 +120,7 @@ def lower_eye(context: Context) -> Lowered:
     """Lower ones on a diagonal."""
     spec, x = _spec(context), context.argument(0)
     if not isinstance(x, View) or (spec.size or 0) > _MOST:
-        raise NotLoweredError("there is no kernel for so many elements")
+        raise NotLoweredError("there is no kernel for this many elements")
     return context.lowered(constant(np.asarray(context.layer(EyeLike).forward(np.empty(x.shape, x.dtype)))))
 
 

@@ -194,7 +194,7 @@ def lower_stack(context: Context) -> Lowered:
     """Lower a stack: every tensor is copied to its position along the new dimension."""
     parts = [context.elements(index) for index, _ in enumerate(context.arguments())]
     if len(parts) > MOST_STACKED:
-        raise NotLoweredError("there is no kernel for so many tensors")
+        raise NotLoweredError("there is no kernel for this many tensors")
     if len({part.dtype for part in parts}) > 1:
         raise NotLoweredError("there is no kernel for several dtypes")
     target = context.allocate_like(parts[0])

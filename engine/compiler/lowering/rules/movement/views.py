@@ -150,7 +150,7 @@ def lower_roll(context: Context) -> Lowered:
     if layer.dims is None or len({dim % len(x.shape) for dim in layer.dims}) < len(layer.dims):
         raise NotLoweredError("there is no kernel for a roll of all dimensions as one, or of one dimension twice")
     if len(layer.dims) > MOST_ROLLED:
-        raise NotLoweredError("there is no kernel for a roll of so many dimensions")
+        raise NotLoweredError("there is no kernel for a roll of this many dimensions")
     target = context.allocate_like(x)
     pairs = [(x, target)]
     for dim, shift in zip(layer.dims, layer.shifts, strict=True):

@@ -103,7 +103,7 @@ def attention_steps(context: Context, attn: AttentionOperands) -> list[KernelSte
     """Return the kernel and its copies; for heads that are too wide, separate products and a softmax.
 
     Raises:
-        NotLoweredError: an operand does not lie in matrices.
+        NotLoweredError: an operand is not stored as matrices.
     """
     steps: list[KernelStep] = []
     given, (queries, width), keys = attn, attn.query.shape[-2:], attn.key.shape[-2]

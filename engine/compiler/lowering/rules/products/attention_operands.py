@@ -133,7 +133,7 @@ def unfused_attention(context: Context, attn: AttentionOperands, *, cap: float =
 
 def _causal(sizes: Sequence[int]) -> MaskView:
     if math.prod(sizes) > _MOST_PLACES:
-        raise NotLoweredError("there is no kernel for so many scores")
+        raise NotLoweredError("there is no kernel for this many scores")
     return MaskView(constant(np.tri(*sizes, dtype=np.bool_)), "keep")
 
 

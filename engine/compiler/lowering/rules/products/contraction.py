@@ -71,7 +71,7 @@ def lower_bilinear(context: Context) -> Lowered:
     left, right = derived(a, a.meta[..., :, None]), derived(b, b.meta[..., None, :])
     sizes = broadcast_sizes(left.shape, right.shape)
     if math.prod(sizes) > MOST_PAIRS or (bias is not None and bias.ndim != 1):
-        raise NotLoweredError("there is no kernel for so many pairs")
+        raise NotLoweredError("there is no kernel for this many pairs")
     composition = Composition(context)
     pairs = composition.map(apply("mul", Operand(0), Operand(1)), left, right)
     rows = derived(pairs, pairs.meta.reshape(*sizes[:-2], sizes[-2] * sizes[-1]))

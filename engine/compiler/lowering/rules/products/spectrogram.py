@@ -191,7 +191,7 @@ def _joined(
     first = framing.margin
     last = full - first if length is None else first + length
     if last > full or np.abs(share[first:last]).min(initial=1) < _LEAST_SHARE:
-        raise NotLoweredError("its windows leave a gap, or its frames end before the signal does")
+        raise NotLoweredError("its windows leave gaps, or its frames do not cover the signal")
     ground = overlap_add(composition, derived(frames, frames.meta[:, None]), hop)
     ground = derived(ground, ground.meta[:, 0])
     kept = slice(first + cut, last - cut)

@@ -79,7 +79,7 @@ def extremes_of(
         raise NotLoweredError(f"there are no {dtype_name(x.dtype)} kernels")
     rows = composition.rows(x, range(len(x.shape)) if dim is None else [checked_axis(dim, len(x.shape))])
     if rows.shape[1] > _MOST:
-        raise NotLoweredError("there is no kernel for so many elements")
+        raise NotLoweredError("there is no kernel for this many elements")
     places, elements = row_major(sizes, INT64), row_major(sizes, x.dtype)
     count, columns = rows.shape
     kernel = ArgExtreme(

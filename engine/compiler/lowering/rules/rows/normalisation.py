@@ -185,7 +185,7 @@ def lower_local_response_norm(context: Context) -> Lowered:
     channels = x.shape[1]
     before, after = min(layer.size // 2, channels), min((layer.size - 1) // 2, channels)
     if before + after >= MOST_NEIGHBOURS:
-        raise NotLoweredError("there is no kernel for so many neighbouring channels")
+        raise NotLoweredError("there is no kernel for this many neighbouring channels")
     pairs = [(before, after) if axis == 1 else (0, 0) for axis in range(len(x.shape))]
     # In the tensor's memory order, because the map reads both.
     around = ordered([size + sum(pair) for size, pair in zip(x.shape, pairs, strict=True)], x.order, x.dtype)

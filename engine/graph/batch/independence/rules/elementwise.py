@@ -121,7 +121,7 @@ def same(use: Use) -> Value:
     if isinstance(value, Items) and value.is_numbered:
         dtypes = {spec.dtype for specs in use.results for spec in specs if isinstance(spec, TensorSpec)}
         if any(dtype.kind not in "iuf" or dtype.itemsize < 4 for dtype in dtypes):
-            raise MixesError("computes with the numbers of the items")
+            raise MixesError("computes with the item indices")
     return value
 
 
@@ -164,7 +164,7 @@ def _computed(tree: Node, use: Use) -> Value:
     read: list[Operand] = []
     for node in postorder(tree):
         if isinstance(node, List):
-            raise MixesError("makes a list of lists of what depends on the items")
+            raise MixesError("makes nested lists that depend on the items")
         if isinstance(node, Call) and node.function == "size":
             found = call_sizes(node, use.operands)
             if found is None or found[1] != SHARED:
@@ -172,7 +172,7 @@ def _computed(tree: Node, use: Use) -> Value:
         elif isinstance(node, Call):
             read += [use.operands[arg.index] for arg in node.args if isinstance(arg, Input)]
     if any(each.is_items and each.value.is_numbered for each in read):
-        raise MixesError("computes with the numbers of the items")
+        raise MixesError("computes with the item indices")
     return broadcast(read)
 
 
@@ -190,5 +190,5 @@ def glu(use: Use) -> Value:
     """Follow an axis one half of which gates the other."""
     items = use.batch()
     if items.axis == use.layer.dim % use.first.rank:  # type: ignore[attr-defined]
-        raise MixesError("gates items by others along the batch axis")
+        raise MixesError("combines items along the batch axis")
     return items

@@ -39,7 +39,7 @@ def looked_up(source: Operand, axis: int, index: Operand) -> Value:
         return items.at(items.axis + (index.rank - 1 if items.axis > axis else 0))
     if source.is_items and index.is_items and index.value.is_number and source.value == Items(axis):
         return Items(axis + index.value.axis)
-    raise MixesError("indexes items by places of other items")
+    raise MixesError("indexes items by positions of other items")
 
 
 def _check_source(*operands: Operand) -> None:
@@ -49,12 +49,12 @@ def _check_source(*operands: Operand) -> None:
         MixesError: it does.
     """
     if any(each.is_items and each.value.is_numbered for each in operands):
-        raise MixesError("computes with the numbers of the items")
+        raise MixesError("computes with the item indices")
 
 
 def _unnumbered(items: Items) -> Items:
     if items.is_numbered:
-        raise MixesError("computes with the numbers of the items")
+        raise MixesError("computes with the item indices")
     return items
 
 
@@ -86,7 +86,7 @@ def _elements(source: Operand, axis: int, index: Operand, *rest: Operand) -> Val
     if source.is_shared and index.is_items and not rest and index.value.axis == axis:
         return index.value
     if not all(each.is_items for each in given):
-        raise MixesError("indexes items by places of other items")
+        raise MixesError("indexes items by positions of other items")
     found = {(each.value.axis, each.value.layout) for each in given}
     if len(found) > 1 or len({each.rank for each in given}) > 1:
         raise MixesError("combines operands that hold the batch along different axes")
@@ -146,11 +146,11 @@ def _by_columns(source: Operand, index: Operand, skipped: int) -> Value:
     _check_source(source)
     depth, lead = index.shape[-1], index.rank - 1
     if index.is_items and index.value.axis == lead:
-        raise MixesError("takes places from several items")
+        raise MixesError("takes positions from several items")
     if source.is_shared and index.is_items and not skipped:
         return _unnumbered(index.value)
     if not source.is_items:
-        raise MixesError("indexes items by places of other items")
+        raise MixesError("indexes items by positions of other items")
     items: Items = source.value
     if index.is_shared and not skipped and items.axis >= depth:
         return items.at(lead + items.axis - depth)
@@ -174,7 +174,7 @@ def scatter_nd(use: Use) -> Value:
     _check_source(source, updates)
     depth, lead = index.shape[-1], index.rank - 1
     if not source.is_items or not (updates.is_items or (updates.is_shared and not updates.rank)):
-        raise MixesError("writes to places of other items")
+        raise MixesError("writes to positions of other items")
     items: Items = source.value
     if index.is_shared and items.axis >= depth:
         if updates.is_items and updates.value != items.at(lead + items.axis - depth):
@@ -193,7 +193,7 @@ def tensor_scatter(use: Use) -> Value:
     """Follow slices of each item written from a position of its own on."""
     given = [use[name] for name in ("input", "update", "write_indices") if use[name].is_given]
     if any(not each.is_items or each.value != Items(0) for each in given):
-        raise MixesError("writes to places of other items")
+        raise MixesError("writes to positions of other items")
     return Items(0)
 
 
@@ -207,7 +207,7 @@ def reverse_sequence(use: Use) -> Value:
     if lengths.is_shared and items.axis != checked_axis(layer.batch_axis, rank):
         return items
     if lengths.value != Items(0, *items.layout) or items.axis != checked_axis(layer.batch_axis, rank):
-        raise MixesError("has lengths that are not the items' own")
+        raise MixesError("has lengths that do not belong to the items")
     return items
 
 
@@ -239,7 +239,7 @@ def _target(rank: int, items: Items | None, lead: int, place: Items | None, inde
     if place is not None:
         return place.at(lead + place.axis)
     if items is None:
-        raise MixesError("indexes items by places of other items")
+        raise MixesError("indexes items by positions of other items")
     rest = [axis for axis in range(rank) if axis not in taken].index(items.axis)
     return items.at(rest if rest < lead else rest + width)
 
@@ -263,12 +263,12 @@ def _indexed(source: Operand, index: Operand) -> tuple[Items | None, int, Items 
     numbered = [axis for axis in taken if _is_number(slots[axis])]
     if source.is_shared:
         if numbered or place == SHARED:
-            raise MixesError("computes with the numbers of the items")
+            raise MixesError("computes with the item indices")
         return None, lead, place, (width, taken)
     items: Items = source.value
     if items.axis not in taken:
         if place != SHARED:
-            raise MixesError("indexes items by places of other items")
+            raise MixesError("indexes items by positions of other items")
         return items, lead, None, (width, taken)
     if numbered != [items.axis] or items.layout != (1, 1):
         raise MixesError(_BY_ANOTHER)
@@ -296,7 +296,7 @@ def _plain(value: Value) -> Value:
     if not isinstance(value, Items):
         return value
     if value.numbers:
-        raise MixesError("computes with the numbers of the items")
+        raise MixesError("computes with the item indices")
     return Items(value.axis, value.outer, value.inner)
 
 

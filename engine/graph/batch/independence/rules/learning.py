@@ -33,7 +33,7 @@ def one_hot(use: Use) -> Value:
 def vectorised(use: Use) -> Value:
     """Follow tables joined along their columns."""
     if any(each.value != Items(0) or each.rank != 2 for each in use.operands):
-        raise MixesError("joins tensors that hold the batch with others that do not")
+        raise MixesError("concatenates tensors with a batch and tensors without")
     return Items(0)
 
 

@@ -45,7 +45,7 @@ def recurrent(use: Use) -> Value:
     names = ("input", "initial_h", "initial_c")
     use.only(*names)
     if use["input"].rank != 3:
-        raise MixesError("takes the batch axis for steps of time")
+        raise MixesError("uses the batch axis as time steps")
     first = 0 if layer.batch_first else 1
     given = [(use.find(name), first if name == "input" else 1) for name in names]  # only an LSTM has initial_c
     layout = _one_layout([_at(operand, axis) for operand, axis in given if operand.is_given])
@@ -158,10 +158,10 @@ def rotary(use: Use) -> Value:
     use.only("input", "position_ids", "cos_cache", "sin_cache")
     caches = [use[name] for name in ("cos_cache", "sin_cache")]
     if items != Items(0) or (ids.is_given and not ids.is_shared and ids.value != Items(0)):
-        raise MixesError("turns items by positions of others")
+        raise MixesError("rotates items by positions of other items")
     for each in (*caches, ids):
         if each.is_items and (each.value != Items(0) or (each is not ids and each.rank != 3)):
-            raise MixesError("turns items by positions of others")
+            raise MixesError("rotates items by positions of other items")
         if each.is_given and not each.is_items and each.rank == (2 if each is ids else 3) and each.shape[0] != 1:
             raise MixesError("has a constant that differs between items")
     return items

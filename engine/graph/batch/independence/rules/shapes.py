@@ -40,7 +40,7 @@ def varying(shapes: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
     for axis, dims in enumerate(zip(*shapes, strict=True)):
         if len(set(dims)) > 1:
             if any(dim != dims[0] * count for dim, count in zip(dims, COUNTS, strict=True)):
-                raise MixesError("has a result whose size is no multiple of the number of items")
+                raise MixesError("has a result whose size is not a multiple of the batch size")
             found.append((axis, dims[0]))
     return found
 
@@ -76,7 +76,7 @@ def reshaped(use: Use) -> Value:
         raise MixesError("gives a constant a shape that depends on the number of items")
     items = use.batch()
     if items.numbers:
-        raise MixesError("computes with the numbers of the items")
+        raise MixesError("computes with the item indices")
     axis, size = only_axis(use.result_shapes())
     before = math.prod(use.first.shape[: items.axis]) * items.outer
     lead = math.prod(use.result_shapes()[1][:axis])
@@ -140,7 +140,7 @@ def expanded(use: Use) -> Value:
     rank = len(use.result_shapes()[1])
     if source.is_items:
         if use.batch().numbers and use.result_shapes()[1][-1] != source.shape[-1]:
-            raise MixesError("computes with the numbers of the items")
+            raise MixesError("computes with the item indices")
         return moved(use.batch(), source.rank, rank)
     if not source.is_shared:
         raise MixesError("repeats numbers that depend on the number of items")
@@ -194,7 +194,7 @@ def joined(use: Use) -> Value:
     if not any(each.is_items and each.value.is_numbered for each in tensors):
         return items
     if axis != rank - 1 or items.layout != (1, 1):
-        raise MixesError("computes with the numbers of the items")
+        raise MixesError("computes with the item indices")
     columns: set[int] = set()
     start = 0
     for each in tensors:
@@ -396,7 +396,7 @@ def ranged(use: Use) -> Value:
     steps = [_number(value) for value in known.get(step) or (1,)]
     shapes = use.result_shapes()
     if {*first} - {0, None} or {*steps} - {1, None} or only_axis(shapes) != (0, 1):
-        raise MixesError("counts what is in the batch")
+        raise MixesError("counts over the batch")
     dtype = use.results[0][1].dtype
     if dtype.kind not in "iuf" or dtype.itemsize < 4:
         raise MixesError("counts in a dtype that does not hold every number")

@@ -52,7 +52,7 @@ def check_numbers(function: Rule, use: Use) -> None:
         raise MixesError("computes with the number of items")
     flat = [leaf for each in use.operands for leaf in leaves(each.value)]
     if function not in _TAKES_NUMBERS and any(isinstance(leaf, Items) and leaf.is_numbered for leaf in flat):
-        raise MixesError("computes with the numbers of the items")
+        raise MixesError("computes with the item indices")
 
 
 def kept(items: Items, axes: tuple[int, ...], verb: str) -> Items:
