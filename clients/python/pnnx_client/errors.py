@@ -1,7 +1,7 @@
 """Errors of the clients.
 
 PnnxError                  status              also a
-├─ TransportError          none                ConnectionError    no answer: refused, or broken off
+├─ TransportError          none                ConnectionError    the connection was refused or broke
 ├─ DeadlineError           none, 408, 504      TimeoutError       no answer in time
 ├─ DeniedError             401, 403            PermissionError    no API key, or one without this permission
 ├─ NotFoundError           404                 LookupError        no such model, version or route
