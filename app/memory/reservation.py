@@ -378,7 +378,7 @@ class MemoryBudget:
             cache_account.make_room(count)
         if not self._try(count, limit, arriving, is_only_asked):
             raise QueueFullError(
-                f"other requests hold the memory that this one needs: about {held + count} bytes",
+                f"other requests use the memory that this one needs: about {held + count} bytes",
                 retry_after_s=self._retry_after_s,
                 limit=self.total,
             )

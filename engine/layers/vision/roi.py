@@ -42,7 +42,7 @@ class RoIAlign(Layer):
         sampling_ratio: samples a bin and axis; when not positive, ceil(roi size / output size) of each region.
         aligned: shift by half an element, so that coordinates refer to elements' centres.
     Raises:
-        ShapeError: when rois are not rows of 5, or an image index is out of range.
+        ShapeError: when ROIs are not rows of 5, or an image index is out of range.
     Source:
         torchvision.ops.roi_align; torchvision/csrc/ops/cpu/roi_align_kernel.cpp.
     """

@@ -84,7 +84,7 @@ def with_places(
         x = derived(x, x.meta[None])
     spec = context.lowering.spec(outputs[0])
     if spec is None or math.prod(x.shape[2:]) > _MOST_PLACES:
-        raise NotLoweredError("there is no kernel for so many indices")
+        raise NotLoweredError("there is no kernel for this many indices")
     counts = spec.sizes[-spatial_rank:]
     image, copies = context.image(x)
     values = channels_last((*x.shape[:2], *counts), dtype=x.dtype)
