@@ -22,7 +22,7 @@ _KEPT_AS: Final = "dynamic_kernels"
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """How a kernel is called: its function, and the numbers passed after its pointers."""
+    """Call of a kernel: its function, and the numbers passed after its pointers."""
 
     function: str
     numbers: tuple[int, ...] = ()
