@@ -1,6 +1,6 @@
 """A PyTorch module that is to stay one operator, and a network around it; examples/custom_operator.py computes it.
 
-    pnnx-serve export examples/custom_operator_model.py:Net --shape 2,3 --shape 5 \
+pnnx-serve export examples/custom_operator_model.py:Net --shape 2,3 --shape 5 \
         --module-operator custom_operator_model.Sub --plugin examples/custom_operator.py --name sub
 """
 

@@ -1,4 +1,4 @@
-"""All methods of the protocol but inference, one row each; their answers are the same JSON as over HTTP."""
+"""Methods of the protocol except inference, one row each; their answers are the same JSON as over HTTP."""
 
 from __future__ import annotations
 

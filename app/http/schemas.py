@@ -53,7 +53,7 @@ class Live(Body):
 
 
 class Ready(Body):
-    """All models are ready."""
+    """Readiness of all models."""
 
     ready: Literal[True]
 
@@ -106,7 +106,7 @@ class ModelRow(Body):
 
 
 class ModelList(Body):
-    """All models."""
+    """List of all models."""
 
     models: list[ModelRow]
 

@@ -15,7 +15,7 @@ Size = Annotated[int, Field(ge=1, le=MAX_ITEMS)]
 
 
 class BatchingConfig(Section):
-    """How requests are batched; see docs/batching.md."""
+    """Batching of a model's requests; see docs/batching.md."""
 
     enabled: Literal["auto"] | StrictBool = Field(
         default="auto", description="Whether requests may share a run; auto: where it was measured to help."

@@ -52,7 +52,7 @@ def forget_locals(exc: BaseException | None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """How requests of a group may share runs.
+    """Rule by which requests of a group may share runs.
 
     Args:
         sizes: compiled batch sizes, rising.
@@ -70,7 +70,7 @@ class Batches:
 
 @dataclass(frozen=True, slots=True)
 class RunSpec:
-    """What a prepared request needs of a run.
+    """Requirements of a prepared request for its run.
 
     Args:
         items: images, or rows of a batch; 0 for work that is not a request.

@@ -46,7 +46,7 @@ models_router = APIRouter(prefix="/models", tags=["models"])
 
 @models_router.get("", responses={200: {"model": ModelList}}, summary="All models of the store")
 async def list_models(request: Request) -> Response:
-    """All models, with the reason if one failed to load."""
+    """List all models, with the reason if one failed to load."""
     return json_response({"models": summaries(dataplane(request).store)})
 
 

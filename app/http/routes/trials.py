@@ -62,7 +62,7 @@ Tolerance = Annotated[
 
 @router.get("/tune", tags=["trials"], responses=_FOUND, summary="Options for measurements")
 async def tunable(request: Request, name: str, version: VersionNumber = None) -> Response:
-    """How the model runs now, and which alternatives can be measured."""
+    """Show how the model runs now, and which alternatives can be measured."""
     plane = dataplane(request)
     found = plane.store.version(name, read_version(version))
     assert found.model is not None  # Store.version returns ready versions only

@@ -1,4 +1,4 @@
-"""All connections of a process: limits in total and per peer, and which connections are closed in favour of new ones.
+"""The connections of a process: limits in total and per peer, and which of them are closed in favour of new ones.
 
 Idle connections, and those that send the head of a request slowly, are closed first when the limit is reached: this
 costs their clients only a reconnect. If all are busy, a few more are admitted that may only request the health, so

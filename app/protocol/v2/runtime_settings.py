@@ -70,7 +70,7 @@ def _is_whole(value: object) -> bool:
 
 
 class TraceSettings:
-    """Which requests are logged with their stage times, for all models or for one."""
+    """Selection of requests that are logged with their stage times, for all models or for one."""
 
     def __init__(self) -> None:
         self._all: dict[str, Any] = dict(_TRACE)
