@@ -1,7 +1,7 @@
 """A PyTorch module that is to stay one operator, and a network around it; examples/custom_operator.py computes it.
 
 pnnx-serve export examples/custom_operator_model.py:Net --shape 2,3 --shape 5 \
-        --module-operator custom_operator_model.Sub --plugin examples/custom_operator.py --name sub
+    --module-operator custom_operator_model.Sub --plugin examples/custom_operator.py --name sub
 """
 
 from __future__ import annotations
