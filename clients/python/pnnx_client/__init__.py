@@ -27,7 +27,7 @@ from pnnx_client.errors import (
 )
 from pnnx_client.result import Result
 
-__version__ = "0.1.0"
+__version__ = "0.5.0"
 __all__ = [
     "AsyncClient",
     "BusyError",
