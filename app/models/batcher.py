@@ -162,7 +162,7 @@ class Batcher:
         if items > 1 and self._needs_parts(tensors, items):
             of = split_batch(items, self.sizes)
             if len(of) > FEW_PARTS and self.config.allowed_batch_sizes is None:
-                self.session.wish(tensors)
+                self.session.request_compilation(tensors)
             return self._run_parts(tensors, of, cancelled)
         with running(self.session.estimate_bytes(tensors)):
             result = self.session.run(tensors, cancelled=cancelled)

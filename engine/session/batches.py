@@ -88,12 +88,12 @@ class Batches:
         exported, own = self.batching.exported, self.own
         if own is None or not exported or not batch or batch % exported or not self._can_join:
             return False
-        if compiling and not self.is_settled:
+        if compiling and not self.needs_no_compilation:
             self._executor.prepare(self._graph, own)
         return self._executor.prefers_parts(self._graph, own, batch // exported)
 
     @property
-    def is_settled(self) -> bool:
+    def needs_no_compilation(self) -> bool:
         """Return whether the code for the exported shapes exists, or never will."""
         return self.own is None or not self._executor.compiles or self._executor.holds(self._graph, self.own)
 

@@ -79,7 +79,7 @@ class Estimates:
         if known is None:
             arrays = feed(self._graph.inputs, inputs)
             known = self._work_out([TensorSpec(array.shape, array.dtype) for array in arrays])
-            if key is not None and self._batches.is_settled:
+            if key is not None and self._batches.needs_no_compilation:
                 self._known.keep(key, known)
         return known
 

@@ -225,7 +225,7 @@ class Session:
         known = self._estimates.of(inputs)
         return self._executor.holds(known.graph, known.specs)
 
-    def wish(self, inputs: Given) -> None:
+    def request_compilation(self, inputs: Given) -> None:
         """Request background compilation for inputs of these shapes; it starts if they occur more than once.
 
         Raises:
