@@ -94,7 +94,7 @@ def export(
         list(flatten(result))
         try:
             with progress("tracing"):
-                remarks += trace(model, tensors, result, alternatives.script, is_open=bool(second))
+                remarks += trace(model, tensors, result, alternatives.script, is_dynamic=bool(second))
             with progress("converting"):
                 alternatives.convert(folder, opt_level, second)
                 keep_names(model, folder)

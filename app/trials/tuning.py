@@ -114,13 +114,13 @@ def tune(
     """
     served = as_served(session, around.threads)
     shapes = [list(each.shape) for each in sample]
-    is_open = any(port.spec is None or None in port.spec.shape[1:] for port in session.graph.inputs)
+    is_dynamic = any(port.spec is None or None in port.spec.shape[1:] for port in session.graph.inputs)
     rows = [
         {
             "id": at,
             **each.told(),
             "served": each == served,
-            "advice": advice(each, name, around.settings, around.threads, shapes if is_open else ()),
+            "advice": advice(each, name, around.settings, around.threads, shapes if is_dynamic else ()),
         }
         for at, each in enumerate(candidates)
     ]

@@ -108,7 +108,7 @@ class Truncate:
         """Return the int, or an unknown integer."""
         if isinstance(x, TensorSpec):
             self._check_single(x.size)
-        return Category.INTEGER if _is_open(x) else self.evaluate(x)
+        return Category.INTEGER if _is_unknown(x) else self.evaluate(x)
 
     @staticmethod
     def _check_single(size: int | None) -> None:
@@ -145,14 +145,14 @@ class Cast:
             return TensorSpec(x.shape, self.dtype)
         if not self._keeps_numbers:
             return TensorSpec((), self.dtype)
-        return dtype_category(self.dtype) if _is_open(x) else self.evaluate(x)
+        return dtype_category(self.dtype) if _is_unknown(x) else self.evaluate(x)
 
     @property
     def _keeps_numbers(self) -> bool:
         return self.dtype.kind in "biu" or self.dtype in (np.float32, np.complex64)
 
 
-def _is_open(x: object) -> bool:
+def _is_unknown(x: object) -> bool:
     return x is UNKNOWN or isinstance(x, (Category, TensorSpec))
 
 

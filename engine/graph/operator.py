@@ -59,9 +59,9 @@ class RuntimeOperator:
             yield from operand.consumers
 
     @property
-    def place(self) -> str:
+    def where(self) -> str:
         """Name of the operator in messages: ``conv_12 (nn.Conv2d)``."""
         return f"{self.name} ({self.type})"
 
     def __repr__(self) -> str:
-        return f"RuntimeOperator({self.place})"
+        return f"RuntimeOperator({self.where})"

@@ -17,17 +17,17 @@ _EXACT: Final = 1e-5
 
 
 @contextmanager
-def prepared(model: Any, *, is_open: bool = False) -> Iterator[None]:
+def prepared(model: Any, *, is_dynamic: bool = False) -> Iterator[None]:
     """Apply all changes to a module while the block runs; a scripted module is left unchanged.
 
     Args:
-        is_open: whether it is converted with open sizes.
+        is_dynamic: whether it is converted with open sizes.
     """
     with ExitStack() as stack:
         if not isinstance(model, torch.jit.ScriptModule):
             for each in (single_names, whole_norms, plain_gelus, new_results):
                 stack.enter_context(each(model))
-            stack.enter_context(one_mask(model, is_open))
+            stack.enter_context(one_mask(model, is_dynamic))
         yield
 
 
@@ -106,7 +106,7 @@ def new_results(model: Any) -> Iterator[None]:
 
 
 @contextmanager
-def one_mask(model: Any, is_open: bool) -> Iterator[None]:
+def one_mask(model: Any, is_dynamic: bool) -> Iterator[None]:
     """Call attention with a single attention mask if the converter would lose a mask or mistake its kind.
 
     With ``is_causal``, PyTorch ignores the given mask, and the converter drops both. It labels a padding mask (batch,
@@ -116,7 +116,7 @@ def one_mask(model: Any, is_open: bool) -> Iterator[None]:
     def called(module: Any, operands: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         given = inspect.signature(module.forward).bind(*operands, **named).arguments
         padding = given.get("key_padding_mask")
-        if padding is not None and given["query"].dim() == 3 and (is_open or padding.shape[0] == padding.shape[1]):
+        if padding is not None and given["query"].dim() == 3 and (is_dynamic or padding.shape[0] == padding.shape[1]):
             given["attn_mask"] = _spread_mask(module, given["query"], padding, given.get("attn_mask"))
             given["key_padding_mask"] = None
         if given.get("attn_mask") is not None:

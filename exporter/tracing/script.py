@@ -19,7 +19,7 @@ from exporter.tracing.functions import PlainDivision, plain_attention, plain_fun
 from exporter.tracing.modules import prepared
 
 
-def trace(model: Any, tensors: Sequence[Any], result: Any, path: Path, *, is_open: bool = False) -> tuple[str, ...]:
+def trace(model: Any, tensors: Sequence[Any], result: Any, path: Path, *, is_dynamic: bool = False) -> tuple[str, ...]:
     """Write the traced model; TorchScript and ONNX models are written as they are.
 
     Args:
@@ -27,7 +27,7 @@ def trace(model: Any, tensors: Sequence[Any], result: Any, path: Path, *, is_ope
         tensors: its inputs.
         result: what it returned for them.
         path: the file to write.
-        is_open: whether it is converted with open sizes.
+        is_dynamic: whether it is converted with open sizes.
 
     Returns:
         The tracer's warnings: lines where the trace depends on the example.
@@ -38,7 +38,7 @@ def trace(model: Any, tensors: Sequence[Any], result: Any, path: Path, *, is_ope
     if isinstance(model, OnnxModel):
         copy(model, path)
         return ()
-    with _quiet() as caught, prepared(model, is_open=is_open):
+    with _quiet() as caught, prepared(model, is_dynamic=is_dynamic):
         try:
             _script(model, tensors, result).save(str(path))
         except Exception as exc:

@@ -153,7 +153,7 @@ class Instance:
                 if times is not None:
                     times.append(Clocked(segment, began, self._tables.traced(segment)))
             else:
-                check_cancelled(self.program.operators[segment.call.operator].place, _CANCELLED)
+                check_cancelled(self.program.operators[segment.call.operator].where, _CANCELLED)
                 began = time.monotonic_ns()
                 self._run_reference(segment.call, values, arrays, results)
                 if times is not None:
@@ -207,13 +207,13 @@ class Instance:
                 op.layer.check_results(operands)
             answer = op.layer.forward(operands)
         except EngineError as error:
-            raise error.at(op.place) from error.__cause__
+            raise error.at(op.where) from error.__cause__
         for operand, region, value in zip(op.outputs, call.outputs, computed_outputs(op, answer), strict=True):
             if region is None:
                 values[operand.name] = np.asarray(value) if isinstance(value, np.generic) else value
             elif not isinstance(value, np.ndarray | np.generic) or not _fits(value, region):
                 raise UnforeseenResultError(
-                    "the result differs from the file's declaration", where=op.place, found=_kind(value)
+                    "the result differs from the file's declaration", where=op.where, found=_kind(value)
                 )
             else:
                 np.copyto(self._array(region, inputs, results), np.asarray(value), casting="no")

@@ -146,7 +146,7 @@ def diagnose_export(operands: Iterable[RuntimeOperand], untyped: Collection[str]
         if operand.name in untyped:
             findings.append(("is of a dtype unknown to the converter", "a cast to uint16, float8 or the like is lost"))
         for finding in filter(None, findings):
-            yield ExportFinding(operator=maker.place, operand=operand.name, finding=finding[0], cause=finding[1])
+            yield ExportFinding(operator=maker.where, operand=operand.name, finding=finding[0], cause=finding[1])
 
 
 _RESHAPING: Final = (Squeeze, Unsqueeze, Transpose, MatrixTranspose, AsStrided, Reshape)

@@ -113,7 +113,7 @@ class _Tracer:
                 self.values.update(values)
                 self.operators.extend(candidate)
                 return
-        raise BatchError(failure.problem, where=op.place)
+        raise BatchError(failure.problem, where=op.where)
 
     def _candidates(self, op: RuntimeOperator) -> Iterator[list[pnnx.Operator]]:
         """Yield the operator unchanged, then rewrites of it; the last item of each list is the operator itself."""
@@ -204,7 +204,7 @@ class _Tracer:
         """Return the value of an operand that does not depend on the inputs."""
         maker = self._makers[name]
         if maker.layer is None:
-            raise BatchError("an input has no batch", where=maker.place)
+            raise BatchError("an input has no batch", where=maker.where)
         found = split_outputs(maker, maker.layer.forward([self._constant(each.name) for each in maker.inputs]))
         return found[[each.name for each in maker.outputs].index(name)]
 

@@ -86,10 +86,10 @@ def _infer(op: RuntimeOperator, inputs: Sequence[object]) -> list[object]:
         results = split_outputs(op, _alone(op, op.layer.infer(inputs)))
         check_results(results)
     except EngineError as error:
-        raise (error if op.place in error.where else error.at(op.place)) from error.__cause__
+        raise (error if op.where in error.where else error.at(op.where)) from error.__cause__
     except Exception as exc:  # a number, list or string where the layer expects a tensor, or the other way round
         found = ", ".join(_kind(value) for value in inputs) or "no operands"
-        raise ShapeError("operands of the wrong kind", where=op.place, found=found) from exc
+        raise ShapeError("operands of the wrong kind", where=op.where, found=found) from exc
     return [
         operand.annotation if result is UNKNOWN and operand.annotation is not None else result
         for operand, result in zip(op.outputs, results, strict=True)
@@ -119,7 +119,7 @@ def computed_outputs(op: RuntimeOperator, result: Any) -> Sequence[object]:
             for operand, value in zip(op.outputs, split_outputs(op, result), strict=True)
         ]
     except EngineError as error:
-        raise error if error.where else error.at(op.place) from None
+        raise error if error.where else error.at(op.where) from None
 
 
 def _alone(op: RuntimeOperator, result: Any) -> Any:
@@ -130,7 +130,7 @@ def _alone(op: RuntimeOperator, result: Any) -> Any:
         return result[0]
     if op.outputs[0].annotation is not None:
         found = f"{len(result)} values"
-        raise ExecutionError("wrong number of results", where=op.place, found=found, expected="1 value")
+        raise ExecutionError("wrong number of results", where=op.where, found=found, expected="1 value")
     return result
 
 
@@ -147,7 +147,7 @@ def split_outputs(op: RuntimeOperator, result: Any) -> Sequence[object]:
         return [UNKNOWN] * count
     if not isinstance(result, (tuple, list)) or len(result) != count:
         found = f"{len(result)} values" if isinstance(result, (tuple, list)) else "one value"
-        raise ExecutionError("wrong number of results", where=op.place, found=found, expected=f"{count} values")
+        raise ExecutionError("wrong number of results", where=op.where, found=found, expected=f"{count} values")
     return result
 
 
@@ -162,7 +162,7 @@ def _check(operand: RuntimeOperand) -> Mismatch | None:
         return None
     maker = operand.producer
     return Mismatch(
-        operator=maker.place if maker is not None else "",
+        operator=maker.where if maker is not None else "",
         operand=operand.name,
         computed=computed,
         annotated=annotated,

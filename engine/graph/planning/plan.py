@@ -18,7 +18,7 @@ class Step:
     Args:
         inputs, outputs: slots read and written.
         released: slots that no later step reads.
-        is_open: whether shapes of the results are unknown before a run.
+        is_dynamic: whether shapes of the results are unknown before a run.
         is_needed: whether an output of the graph depends on it; the failure of another step does no harm.
     """
 
@@ -26,7 +26,7 @@ class Step:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     released: tuple[int, ...]
-    is_open: bool
+    is_dynamic: bool
     is_needed: bool
 
 
@@ -95,10 +95,10 @@ def _step(op: RuntimeOperator, released: set[int], is_needed: bool) -> Step:
         inputs=tuple(operand.slot for operand in op.inputs),
         outputs=tuple(operand.slot for operand in op.outputs),
         released=tuple(sorted(released)),
-        is_open=not all(_is_settled(operand.value) for operand in op.outputs),
+        is_dynamic=not all(_is_static(operand.value) for operand in op.outputs),
         is_needed=is_needed,
     )
 
 
-def _is_settled(value: object) -> bool:
+def _is_static(value: object) -> bool:
     return is_known(value) or (isinstance(value, TensorSpec) and value.is_static)

@@ -45,7 +45,7 @@ def execute(plan: Plan, inputs: Sequence[Array], watch: Watch | None = None) -> 
     asks, runs_all = is_cancellable(), watch is not None and watch.has_taps
     for step in plan.steps:
         if asks:
-            check_cancelled(step.operator.place, "the run was cancelled")
+            check_cancelled(step.operator.where, "the run was cancelled")
         if watch is not None:
             watch.before()
         if step.is_needed or runs_all:

@@ -44,10 +44,10 @@ def run_step(step: Step, values: list[object], is_new: bool) -> None:
         return
     inputs = [values[slot] for slot in step.inputs]
     try:
-        if step.is_open and (is_new or _is_large(inputs)):
+        if step.is_dynamic and (is_new or _is_large(inputs)):
             op.layer.check_results(inputs)
         result = op.layer.forward(inputs)
     except EngineError as error:
-        raise error.at(op.place) from error.__cause__
+        raise error.at(op.where) from error.__cause__
     for slot, value in zip(step.outputs, computed_outputs(op, result), strict=True):
         values[slot] = np.asarray(value) if isinstance(value, np.generic) else value

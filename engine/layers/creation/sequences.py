@@ -63,9 +63,9 @@ class ARange(Layer):
 
     def infer(self, end: Any, start: Any = 0, step: Any = 1) -> TensorSpec:
         bounds = _known_number(start), _known_number(end), _known_number(step)
-        is_open = not all(isinstance(each, (bool, int, float)) for each in bounds)
+        is_dynamic = not all(isinstance(each, (bool, int, float)) for each in bounds)
         dtype = self._result_dtype(bounds)
-        return TensorSpec((None if is_open else _count(*bounds, dtype),), dtype)
+        return TensorSpec((None if is_dynamic else _count(*bounds, dtype),), dtype)
 
     def forward(self, end: Any, start: Any = 0, step: Any = 1) -> Array:
         dtype = self._result_dtype((start, end, step))

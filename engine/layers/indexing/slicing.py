@@ -80,8 +80,8 @@ class _Window(Rearrangement):
 
     def _length(self, item: int, length: Dim) -> Dim:
         piece = self._slice(item)
-        is_open = any(bounds and bounds[item] is None for bounds in (self.starts, self.ends, self.steps))
-        return None if length is None or is_open else slice_length(piece, length)
+        is_dynamic = any(bounds and bounds[item] is None for bounds in (self.starts, self.ends, self.steps))
+        return None if length is None or is_dynamic else slice_length(piece, length)
 
 
 def _checked_index(index: Dim, length: Dim) -> None:

@@ -62,11 +62,11 @@ def count_before(rows: Array, values: Array, is_right: bool) -> Array:
     length = rows.shape[-1]
     low, high = np.zeros(values.shape, INT64), np.full(values.shape, length, INT64)
     for _ in range(length.bit_length()):
-        is_open, middle = low < high, (low + high) // 2
+        is_unfinished, middle = low < high, (low + high) // 2
         inside = np.minimum(middle, length - 1)
         element = rows[inside] if rows.ndim == 1 else np.take_along_axis(rows, inside, -1)
-        goes_up = is_open & ~(element > values if is_right else element >= values)
-        low, high = np.where(goes_up, middle + 1, low), np.where(is_open & ~goes_up, middle, high)
+        goes_up = is_unfinished & ~(element > values if is_right else element >= values)
+        low, high = np.where(goes_up, middle + 1, low), np.where(is_unfinished & ~goes_up, middle, high)
     return low
 
 

@@ -133,7 +133,7 @@ class _Simplifier:
         self._operands = operands
         self._open = {index for index, operand in enumerate(operands) if operand is UNKNOWN}
         self._known: dict[Node, object] = {}
-        self._is_open: dict[Node, bool] = {}
+        self._is_dynamic: dict[Node, bool] = {}
 
     def run(self, root: Node) -> Node:
         """Return the tree, every node simplified after its children."""
@@ -167,10 +167,10 @@ class _Simplifier:
 
     def _reads_open(self, root: Node) -> bool:
         """Return whether a node's value depends on an unknown operand."""
-        for node in _missing(root, self._is_open):
-            is_open = isinstance(node, Input) and node.index in self._open
-            self._is_open[node] = is_open or any(self._is_open[child] for child in node.children)
-        return self._is_open[root]
+        for node in _missing(root, self._is_dynamic):
+            is_dynamic = isinstance(node, Input) and node.index in self._open
+            self._is_dynamic[node] = is_dynamic or any(self._is_dynamic[child] for child in node.children)
+        return self._is_dynamic[root]
 
     def _infer(self, node: Node) -> object:
         if isinstance(node, Input):

@@ -63,8 +63,8 @@ def work_of(op: RuntimeOperator) -> int | None:
     """
     if op.layer is None or op.layer.layer.loops:
         return None
-    is_open = not all(_is_sized(operand.value) for operand in op.outputs)
-    if is_open and not isinstance(op.definition, _CHOOSING):
+    is_dynamic = not all(_is_sized(operand.value) for operand in op.outputs)
+    if is_dynamic and not isinstance(op.definition, _CHOOSING):
         return None
     operands, results = ([operand.value for operand in each] for each in (op.inputs, op.outputs))
     first = results[0] if results else None

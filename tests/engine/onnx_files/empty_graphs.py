@@ -150,8 +150,8 @@ def random_graph(seed: int) -> tuple[Any, dict[str, Any]]:
         g.add("Relu", [given[0][0]], given[0][1])
         made = g.tensors[-1:]
     returned = [made[-1], *chance.sample(made[:-1], min(len(made) - 1, 3))]
-    is_open = chance.random() < 0.4
-    inputs = [value(name, [f"{name}{k}" if is_open else n for k, n in enumerate(shape)]) for name, shape in given]
+    is_dynamic = chance.random() < 0.4
+    inputs = [value(name, [f"{name}{k}" if is_dynamic else n for k, n in enumerate(shape)]) for name, shape in given]
     proto = model(g.nodes, inputs, [value(name, None) for name, _ in returned], g.weights, opset=18)
     numbers = np.random.default_rng(seed)
     return proto, {name: numbers.standard_normal(shape).astype(np.float32) for name, shape in given}

@@ -23,11 +23,11 @@ def coded(shape: tuple[int, ...], dtype: Any = U8, low: int = 0, high: int = 255
 def product(type: str, shape: tuple[int, ...], weight: Any, zeros: tuple[Any, ...] = (), **params: Any) -> RuntimeGraph:
     """Return a product with input x and, if the first zero point is None, with that as an input."""
     constants = {"w": weight, **{f"z{k}": zero for k, zero in enumerate(zeros) if zero is not None}}
-    is_open = bool(zeros) and zeros[0] is None
-    specs: dict[str, Any] = {"_x": TensorSpec(shape, U8), **({"_z0": TensorSpec((), U8)} if is_open else {})}
+    is_dynamic = bool(zeros) and zeros[0] is None
+    specs: dict[str, Any] = {"_x": TensorSpec(shape, U8), **({"_z0": TensorSpec((), U8)} if is_dynamic else {})}
     return built(
         op("pnnx.Input", "in0", "", "x"),
-        *([op("pnnx.Input", "in1", "", "z0")] if is_open else []),
+        *([op("pnnx.Input", "in1", "", "z0")] if is_dynamic else []),
         *(op("pnnx.Attribute", name, "", name, data=array) for name, array in constants.items()),
         op(type, "product", " ".join(["x", "w", *(f"z{k}" for k, _ in enumerate(zeros))]), "y", **params),
         op("pnnx.Output", "out", "y"),

@@ -98,7 +98,7 @@ def _follow(op: RuntimeOperator, found: dict[str, Value], known: Sequence[dict[s
     mixed = next((leaf for leaf in flat if isinstance(leaf, Mixed)), None)
 
     def placed(leaf: Value) -> Value:
-        return Mixed(f"{op.place} {leaf.reason}") if isinstance(leaf, Mixed) and leaf is not mixed else leaf
+        return Mixed(f"{op.where} {leaf.reason}") if isinstance(leaf, Mixed) and leaf is not mixed else leaf
 
     try:
         if op.layer is None or (not is_repeatable(op.layer.layer) and op.layer.layer.items_axis is None):
@@ -110,10 +110,10 @@ def _follow(op: RuntimeOperator, found: dict[str, Value], known: Sequence[dict[s
         use = use_of(op.layer, inputs, results)
         return [nested(placed, value) for value in _checked(_concluded(use), results)]
     except MixesError as error:
-        return [Mixed(f"{op.place} {error}")] * len(results)
+        return [Mixed(f"{op.where} {error}")] * len(results)
     except (EngineError, ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError):
         # A rule reads a layer's fields; if they are unexpected, nothing is proved.
-        return [Mixed(f"{op.place} cannot be followed")] * len(results)
+        return [Mixed(f"{op.where} cannot be followed")] * len(results)
 
 
 def _arranges(op: RuntimeOperator) -> bool:

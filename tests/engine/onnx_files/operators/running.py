@@ -84,11 +84,11 @@ def examples(domain: str, type: str, version: int) -> list[Example]:
     return [replace(each, type=type, version=version, domain=domain) for each in made]
 
 
-def model(example: Example, outputs: Sequence[str], *, is_open: bool = False) -> Any:
+def model(example: Example, outputs: Sequence[str], *, is_dynamic: bool = False) -> Any:
     """A file with this one operator.
 
     Args:
-        is_open: whether its inputs have open sizes.
+        is_dynamic: whether its inputs have open sizes.
     """
     helper = onnx.helper
     given = {f"x{k}": each for k, each in enumerate(example.inputs) if each is not None}
@@ -96,7 +96,7 @@ def model(example: Example, outputs: Sequence[str], *, is_open: bool = False) ->
     while names and not names[-1]:
         names.pop()
     node = helper.make_node(example.type, names, list(outputs), domain=example.domain, **dict(example.attributes))
-    inputs = [_port(name, each.value, is_open) for name, each in given.items() if not each.is_stored]
+    inputs = [_port(name, each.value, is_dynamic) for name, each in given.items() if not each.is_stored]
     weights = [onnx.numpy_helper.from_array(each.value, name) for name, each in given.items() if each.is_stored]
     results = [onnx.ValueInfoProto(name=name) for name in outputs if name]
     graph = helper.make_graph([node], "graph", inputs, results, weights)
@@ -107,9 +107,9 @@ def model(example: Example, outputs: Sequence[str], *, is_open: bool = False) ->
     return proto
 
 
-def _port(name: str, value: Any, is_open: bool) -> Any:
+def _port(name: str, value: Any, is_dynamic: bool) -> Any:
     dtype = onnx.helper.np_dtype_to_tensor_dtype(value.dtype) if value.dtype != object else onnx.TensorProto.STRING
-    shape = [f"{name}_{axis}" for axis in range(value.ndim)] if is_open else list(value.shape)
+    shape = [f"{name}_{axis}" for axis in range(value.ndim)] if is_dynamic else list(value.shape)
     return onnx.helper.make_tensor_value_info(name, dtype, shape)
 
 

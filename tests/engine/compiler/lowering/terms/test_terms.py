@@ -94,7 +94,7 @@ def test_expressions_compute_what_the_layers_do() -> None:
         few = of_each_tree if level == LEVELS[0] else of_each_operator
         for each, answer in cases if IS_NIGHTLY else few.values():
             found = evaluated(each.lowered, each.inputs, answer.shape, level)
-            name = f"{each.id}: {each.operator.place}, {level}"
+            name = f"{each.id}: {each.operator.where}, {level}"
             np.testing.assert_allclose(found, answer, rtol=1e-5, atol=1e-6, err_msg=name)
 
 
