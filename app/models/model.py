@@ -1,4 +1,4 @@
-"""One served version of a model: graph, session, preprocessing and task. Independent of HTTP and the event loop."""
+"""Served version of a model: graph, session, preprocessing and task. Independent of HTTP and the event loop."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ Run = Callable[[Sequence[np.ndarray]], Sequence[np.ndarray]]
 
 
 def right(inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """What the model ``linear`` answers."""
+    """Return the output of the model ``linear``."""
     return [inputs[0] @ WEIGHT.T + BIAS]
 
 

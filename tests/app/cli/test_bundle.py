@@ -16,7 +16,7 @@ from app.settings import Settings
 
 @pytest.fixture
 def bundle(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
-    """Of the model ``brightness``, with its config."""
+    """Return a bundle of the model ``brightness`` with its config."""
     monkeypatch.setenv("PNNX_SERVE_CACHE_DIR", str(tmp_path / "cache"))
     for room in ("builder", "bundling.writing"):
         monkeypatch.setattr(f"engine.compiler.{room}.is_unchanged", lambda: True)

@@ -115,7 +115,7 @@ def open_model(folder: Path, *operators: str, shape: str = "(?,3,?)") -> str:
 
 
 def checked(path: str, capsys: pytest.CaptureFixture[str]) -> str:
-    """All that is said, with the status in front."""
+    """Return the whole output with the status in front."""
     return f"{main(['check', path])} " + "\n".join(lines(capsys))
 
 

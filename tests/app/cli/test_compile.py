@@ -25,13 +25,13 @@ UNKNOWN = [DRAWN[0], "no.Such op 1 1 0 1", "pnnx.Output out0 1 0 1"]
 
 @pytest.fixture(autouse=True)
 def sources_that_nobody_edits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever else is going on in the folder the tests run in."""
+    """Treat the sources as unchanged, whatever is being edited in the folder of the tests."""
     monkeypatch.setattr("engine.compiler.builder.is_unchanged", lambda: True)
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Of the cache."""
+    """Return the folder of the cache."""
     monkeypatch.setenv("PNNX_SERVE_CACHE_DIR", str(tmp_path / "cache"))
     return tmp_path / "cache"
 

@@ -34,14 +34,14 @@ def missing() -> str | None:
 
 
 class Browser:
-    """One window, and the console of one server in it."""
+    """Browser window with the console of one server."""
 
     def __init__(self, driver: Any, url: str) -> None:
         self.driver = driver
         self.url = url
 
     def go(self, route: str) -> None:
-        """To a view; the page is loaded anew, so that nothing is left of the test before."""
+        """Open a view in a newly loaded page, so that no state of the previous test is left."""
         self.driver.get("about:blank")
         self.driver.get(f"{self.url}/#/{route}")
 
@@ -53,11 +53,11 @@ class Browser:
         return self.wait(lambda: self._find(selector, texts), f"{selector} with {texts}")
 
     def text(self, selector: str, *texts: str) -> str:
-        """All words of the element, once it has these texts in it."""
+        """Return the text of the element once it contains these texts."""
         return str(self.wait(lambda: self._words(self._find(selector, texts)), f"{selector} with {texts}"))
 
     def click(self, selector: str, text: str = "") -> None:
-        """As soon as it is there and nothing is in its way: what moves, or is drawn anew, may be missed."""
+        """Click an element once it is there and not covered; retries if it moves or is redrawn."""
         from selenium.common.exceptions import ElementClickInterceptedException, ElementNotInteractableException
 
         def clicked() -> bool:
@@ -92,7 +92,7 @@ class Browser:
         return self.driver.execute_script(text, *arguments)
 
     def wait(self, look: Callable[[], T | None], what: str) -> T:
-        """What look finds, as soon as it does; elements may be replaced while they are looked at."""
+        """Return the result of ``look`` once it finds something; elements may be replaced meanwhile."""
         from selenium.common.exceptions import StaleElementReferenceException
 
         end = time.monotonic() + PATIENCE_S
@@ -106,11 +106,11 @@ class Browser:
             time.sleep(0.03)
 
     def complaints(self) -> list[str]:
-        """What the browser's console has said since it was asked last: errors, refusals, failed requests."""
+        """Return new messages of the browser's console: errors, refusals, failed requests."""
         return [row["message"] for row in self.driver.get_log("browser") if row["level"] in ("SEVERE", "WARNING")]
 
     def unfit(self) -> list[str]:
-        """What axe-core has against the page as it is, as far as it is serious."""
+        """Return serious findings of axe-core for the current page."""
         self.script(gzip.decompress(AXE.read_bytes()).decode())
         found = self.driver.execute_async_script(
             "const [done] = arguments;"

@@ -1,4 +1,4 @@
-"""One server with all kinds of models, one browser, for all tests of the console."""
+"""Fixtures for tests of the console: one server with all kinds of models, one browser."""
 
 from __future__ import annotations
 

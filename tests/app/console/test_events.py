@@ -1,4 +1,4 @@
-"""What listeners are told once a second, and how many there may be."""
+"""Tests of the event stream and of its limit of listeners."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ DIGIT = (Path(__file__).parents[3] / "model_store/digits/examples/digit-3-a.png"
 
 
 def answered(browser: Browser) -> int:
-    """How many requests the card of the digits has counted."""
+    """Return the number of requests on the card of the digits."""
     return int(re.findall(r"([\d,]+) answered", browser.text(".model", "digits", "answered"))[0].replace(",", ""))
 
 

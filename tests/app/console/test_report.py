@@ -17,7 +17,7 @@ HOSTILE = "<script>alert(1)</script>\"'&\x1b[31m"
 
 
 class Tags(HTMLParser):
-    """What a page opens, and whether all of it is shut."""
+    """Parser that checks that all tags of a page are closed."""
 
     def __init__(self) -> None:
         super().__init__()

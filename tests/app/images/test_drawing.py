@@ -1,4 +1,4 @@
-"""What is drawn stays in the picture, whatever its size."""
+"""Tests that drawings stay within the picture at every size."""
 
 from __future__ import annotations
 

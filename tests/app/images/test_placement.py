@@ -1,4 +1,4 @@
-"""Where a picture lies on the network's canvas, and the way back."""
+"""Tests of the placement of a picture on the network's canvas, and of its inverse."""
 
 from __future__ import annotations
 

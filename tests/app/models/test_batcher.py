@@ -60,7 +60,7 @@ def batcher(graph: engine.RuntimeGraph, cache: Path | None = None, **config: Any
 
 
 def finish(made: Batcher) -> Batcher:
-    """Its tuning, here and now."""
+    """Finish its tuning in this thread."""
     tuning = BatchSizeTuning(made)
     while tuning(lambda *_: None):
         pass
@@ -69,7 +69,7 @@ def finish(made: Batcher) -> Batcher:
 
 @pytest.fixture
 def times(monkeypatch: pytest.MonkeyPatch) -> dict[int, float]:
-    """What a run takes, by its items, as far as trials can tell."""
+    """Return the measured time of a run by number of items."""
     found: dict[int, float] = {}
     monkeypatch.setattr(BatchSizeTuning, "_run_s", lambda self, inputs: found[len(inputs["in"])])
     return found
@@ -309,7 +309,7 @@ async def settled(client: Client, name: str) -> Batcher:
 
 
 def held(client: Client, name: str, bodies: list[Any]) -> list[Any]:
-    """What requests are answered that come while a run is held."""
+    """Return the responses to requests that arrive while a run is held."""
 
     async def test() -> list[Any]:
         await settled(client, name)

@@ -19,7 +19,7 @@ def write(store: Path, name: str, term: int) -> None:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """All files, by path."""
+    """Return all files by path."""
     return {
         str(path.relative_to(folder.resolve())): path.read_bytes()
         for top in folder.resolve().iterdir()
@@ -33,6 +33,6 @@ def parts(folder: Path) -> list[str]:
 
 
 def answer(client: Client, model: str = "one") -> float:
-    """What the model adds to nothing; -1 where it does not answer."""
+    """Return the model's result for zeros; -1 if it does not answer."""
     response = client.infer(model, [[0, 0]])
     return float(response.json()["outputs"]["out0"]["data"][0]) if response.status_code == 200 else -1.0

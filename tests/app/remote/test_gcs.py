@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 
 
 class GcsBucket(Bucket):
-    """One of Google Cloud Storage."""
+    """Bucket of Google Cloud Storage."""
 
     def put(self, key: str, data: bytes) -> None:
         to = "/upload/storage/v1/b/bucket/o"

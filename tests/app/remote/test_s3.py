@@ -24,7 +24,7 @@ _SIGNED = "AWS4-HMAC-SHA256 Credential=AKIATEST/20260101/us-east-1/s3/aws4_reque
 
 
 class S3Bucket(Bucket):
-    """One of S3."""
+    """Bucket of S3."""
 
     def __init__(self, client: httpx.Client) -> None:
         super().__init__(client)

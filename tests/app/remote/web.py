@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 
 class Web:
-    """What it hands out, and what was asked for."""
+    """Files of a web server and the requests it received."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}

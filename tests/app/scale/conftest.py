@@ -55,7 +55,7 @@ class Ray:
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ray]:
-    """Where nothing is deployed."""
+    """Ray cluster without deployments."""
     if not os.environ.get("WITH_RAY"):
         pytest.skip("Ray takes memory and minutes: 'make scale' runs this")
     ray = pytest.importorskip("ray", reason="Ray is not installed; see 'make scale'")
@@ -85,7 +85,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ray]:
 
 @pytest.fixture(scope="session")
 def ray_url(cluster: Ray) -> str:
-    """Of its proxy."""
+    """URL of the deployment's proxy."""
     return cluster.url
 
 
@@ -159,7 +159,7 @@ def zoo(ray_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Depl
 
 @pytest.fixture(scope="module")
 def v2(ray_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
-    """That of the protocol's tests; replicas hold the models they are asked for."""
+    """Fixture of the protocol's tests; replicas hold the requested models."""
     from app.scale.ray import Options
 
     store = tmp_path_factory.mktemp("v2")

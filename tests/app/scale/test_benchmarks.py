@@ -1,4 +1,4 @@
-"""What docs/scaling.md promises of Ray, by the commands that it names: requests, starts, memory, and no stopwatch."""
+"""Tests of the commands in docs/scaling.md: requests, starts, memory; without timing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only a deployment has: replicas that come, go and share."""
+"""Tests of a deployment: replicas start, stop and share weights."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 
 def serve_command(folder: Path, *words: str) -> str:
-    """What 'serve' prints, run in a folder as a person does."""
+    """Return the output of 'serve', run in a folder."""
     command = [str(Path(sys.executable).with_name("serve")), *words]
     environ = {**os.environ, "PYTHONPATH": f"{ROOT}:{folder}"}
     done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=300, check=False)
@@ -45,7 +45,7 @@ def runs(name: str) -> bool:
 
 
 def deploy(cluster: Ray, file: Path) -> None:
-    """As 'serve deploy' does, until all of it runs."""
+    """Deploy as 'serve deploy' does, and wait until all of it runs."""
     serve_command(file.parent, "deploy", file.name, "--address", cluster.dashboard)
     for each in yaml.safe_load(file.read_text())["applications"]:
         until(lambda name=each["name"]: runs(name))  # type: ignore[misc]

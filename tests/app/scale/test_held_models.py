@@ -1,4 +1,4 @@
-"""Which model a request is for, and which models a replica holds; without Ray."""
+"""Tests of routing to models and of the models that a replica holds; without Ray."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong, and what to do: each thing that can be is provoked, and the command says it in its last line."""
+"""Tests that provoke each error of a deployment and check the last line of the command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be said of a deployment, without Ray."""
+"""Tests of the options of a deployment, without Ray."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many replicas there are, which models each holds, and which of them is asked."""
+"""Tests of the number of replicas, the models that each holds, and routing among them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def running(deployment: str = "pnnx-serve") -> dict[str, int]:
 
 
 def told(client: Deployed, family: str) -> dict[str, float]:
-    """What each replica says of itself in the figures, by its name."""
+    """Return the metrics of each replica by its name."""
     found: dict[str, float] = {}
     for labels, value in re.findall(rf"^{family}\{{(.*)\}} (\S+)$", client.get("/metrics").text, re.M):
         name = re.findall(r'worker="(.*?)"', labels)[0]

@@ -21,7 +21,7 @@ RULES = st.sampled_from(["stretch", "crop", "letterbox"])
 
 
 def exact_place(placement: Placement, axis: int, pixel: int) -> Fraction:
-    """Where the middle of a pixel of the picture lies on the canvas."""
+    """Return the position of a pixel's centre on the canvas."""
     scale = Fraction(placement.resized[axis], placement.picture[axis])
     return (pixel + Fraction(1, 2)) * scale - placement.origin[axis]
 
@@ -76,7 +76,7 @@ def test_a_map_of_the_pictures_own_pixels_comes_back_as_it_was(
 
 
 def bilinear(layer: np.ndarray, y: float, x: float) -> float:
-    """One value between four, by the formula; the edge goes on for ever."""
+    """Interpolate between four values by the formula; edges are extended."""
     height, width = layer.shape
     y0, x0 = math.floor(y - 0.5), math.floor(x - 0.5)
     total = 0.0

@@ -84,7 +84,7 @@ def test_outputs_of_another_shape_are_refused(decoder: str, shape: tuple[int, ..
 
 
 def slow(rows: np.ndarray, threshold: float, iou: float, limit: int) -> list[tuple[int, float, list[float]]]:
-    """Everything one box at a time: class, score and corners of what is kept."""
+    """Reference: one box at a time; returns class, score and corners of the kept boxes."""
     candidates = []
     for row in rows.astype(np.float64):
         index = int(np.argmax(row[5:]))

@@ -26,7 +26,7 @@ class CountBody(Body):
 
 
 class CountingTask(Task[CountingConfig]):
-    """How many values are large."""
+    """Task that counts large values."""
 
     NAME = "counting"
     CONFIG = CountingConfig

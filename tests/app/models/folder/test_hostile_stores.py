@@ -1,4 +1,4 @@
-"""Whatever a folder of the store holds, it is the reason of that one model, in plain text, and the others serve."""
+"""Tests that any content of a store fails its model only, with a reason in plain text."""
 
 from __future__ import annotations
 

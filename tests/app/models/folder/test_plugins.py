@@ -38,7 +38,7 @@ class Twice(engine.Layer):
 
 @pytest.fixture(autouse=True)
 def forgotten() -> Iterator[None]:
-    """What a plugin did is undone after each test."""
+    """Undo the registrations of plugins after each test."""
     before = set(sys.modules)
     with engine.registry.extended():
         yield

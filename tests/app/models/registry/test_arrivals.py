@@ -25,7 +25,7 @@ def onnx_files(folder: Path, data: str | None = None) -> None:
 
 
 def answer(client: Client, model: str = "first") -> float | int:
-    """What the model adds to nothing; the status where it does not answer."""
+    """Return the model's result for zeros; the status if it does not answer."""
     response = client.infer(model, [[0, 0]], outputs=["out0"])
     return response.json()["outputs"]["out0"]["data"][0] if response.status_code == 200 else response.status_code
 

@@ -14,7 +14,7 @@ from tests.app.sample_models import elementwise, write_model
 
 
 def counted(requests: int) -> Statistics:
-    """What has counted something of every kind."""
+    """Return counters with at least one count of every kind."""
     statistics = Statistics()
     for number in range(requests):
         statistics.succeeded(Timing(queue_s=0.25, infer_s=0.5 * number), 2, 4, is_first=number % 2 == 0)

@@ -37,7 +37,7 @@ def look(client: Client, times: int = 3) -> None:
 
 
 def answer(client: Client, model: str = "first", version: int | None = None) -> float | int:
-    """What the model adds to nothing; the status where it does not answer."""
+    """Return the model's result for zeros; the status if it does not answer."""
     response = client.infer(model, [[0, 0]], **({} if version is None else {"version": version}))
     return response.json()["outputs"]["out0"]["data"][0] if response.status_code == 200 else response.status_code
 

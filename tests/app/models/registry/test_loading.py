@@ -1,4 +1,4 @@
-"""Whatever makes loading a model long, it ends when it is no longer wanted, and says why."""
+"""Tests that loading stops when it is no longer wanted, with a reason."""
 
 from __future__ import annotations
 

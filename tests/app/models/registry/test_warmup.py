@@ -1,4 +1,4 @@
-"""What a model is warmed up with, and what becomes of a warm-up that fails."""
+"""Tests of the inputs of warm-up and of failing warm-ups."""
 
 from __future__ import annotations
 

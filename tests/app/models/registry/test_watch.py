@@ -266,7 +266,7 @@ def test_a_server_looks_by_itself(tmp_path: Path) -> None:
 
 
 def test_answers_are_right_after_a_roll_back_and_a_restart(tmp_path: Path) -> None:
-    """What was compiled from other weights in the meantime is not taken for what belongs to these."""
+    """Code that was compiled from other weights in the meantime is not used for these."""
     folder = write(tmp_path, 2)
     options: dict[str, Any] = {"cache": True, "cache_dir": tmp_path / ".cache", "reload_interval_s": 0}
     with serving(tmp_path, warmup=False, **options) as client:

@@ -84,7 +84,7 @@ def test_a_region_of_another_batch_is_refused() -> None:
 @pytest.mark.parametrize(
     ("dets", "scores", "message"),
     [
-        (tensor(3, 5), tensor(3), "dets are not rows of 4: found [3, 5], expected [?, 4]"),
+        (tensor(3, 5), tensor(3), "detections are not rows of 4: found [3, 5], expected [?, 4]"),
         (tensor(3, 4), tensor(2), "the numbers of scores and boxes differ: found [2], expected [3]"),
     ],
 )
