@@ -35,7 +35,11 @@ def test_no_page_names_another_host(zoo: Client, page: str) -> None:
 
 
 def test_docs_is_made_of_what_the_server_has(zoo: Client) -> None:
-    assert parts(zoo, "/docs") == {"/docs/swagger-ui.css", "/docs/swagger-ui-bundle.js", "/docs/start.js"}
+    swagger = {"/docs/swagger-ui.css", "/docs/swagger-ui-bundle.js", "/docs/start.js", "/docs/docs.css"}
+    assert {part for part in parts(zoo, "/docs") if part.startswith("/docs")} == swagger
+    assert {part for part in parts(zoo, "/docs") if part.startswith("/console")} == {
+        "/console/icon.svg", "/console/css/base.css", "/console/js/theme.js"
+    }  # fmt: skip
     assert "SwaggerUIBundle" in zoo.get("/docs/swagger-ui-bundle.js").text
     assert '"openapi.json"' in zoo.get("/docs/start.js").text and "validatorUrl: null" in zoo.get("/docs/start.js").text
 
