@@ -23,7 +23,7 @@ COVERAGE_FLOOR := 93
 COVERED := $(VENV)/covered.json
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test test-all pytest rest covered nightly fuzz schema scale lint type fmt docs descriptors bench image clean
+.PHONY: help install serve test test-all pytest rest covered nightly fuzz schema scale lint type fmt docs release constraints descriptors bench image clean
 .DELETE_ON_ERROR:
 
 help: ## this list
@@ -78,6 +78,13 @@ fmt: $(VENV)/.installed-test ## mend what ruff can mend
 docs: $(VENV)/.installed-docs ## the documentation site, in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "the site is in site/; to read it: $(BIN)/python -m http.server --directory site 8001"
+
+release: $(VENV)/.installed-release ## wheels and source distributions in dist/, checked in a fresh environment, and their SBOM
+	.ci/release $(abspath $(BIN))/python
+
+constraints: $(VENV)/.installed-release ## constraints.txt: the newest versions of all that the server and its extras need, with hashes
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+	  --extra fast --extra grpc --extra onnx --extra otel --upgrade pyproject.toml --output-file constraints.txt
 
 descriptors: $(VENV)/.installed-descriptors ## descriptors of gRPC's messages from the .proto files
 	cd app/protocol/grpc && $(abspath $(BIN))/python -m grpc_tools.protoc -I . --descriptor_set_out=descriptors.binpb inference.proto health.proto
