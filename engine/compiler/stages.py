@@ -15,7 +15,7 @@ from engine import pnnx
 from engine.errors import EngineError
 from engine.graph import RuntimeGraph
 from engine.graph.symbolic_inputs import symbolic_specs
-from engine.ir.dims import is_symbolic
+from engine.ir.dims import hint, is_symbolic
 from engine.tensor import TensorSpec, is_known, known_value
 
 STAGE: Final = "engine.Stage"
@@ -43,7 +43,9 @@ def staged(graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> RuntimeGraph:
 
 def _opened(graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> list[TensorSpec]:
     """Return the specs of the inputs with symbolic sizes where a dimension is open."""
-    hints = [replace(spec, shape=tuple(_ANY_SIZE if dim is None else dim for dim in spec.shape)) for spec in specs]
+    hints = [
+        replace(spec, shape=tuple(_ANY_SIZE if dim is None else hint(dim) for dim in spec.shape)) for spec in specs
+    ]
     return symbolic_specs(graph.inputs, hints)[1]
 
 
