@@ -318,8 +318,8 @@ class RuntimeGraph:
 
 
 def _as_run(source: pnnx.Graph) -> pnnx.Graph:
-    """Return a file's graph with captured parameters, assignments and strided views resolved."""
-    return with_assignments(over_storage(without_captured(source)))
+    """Return a file's graph with ONNX operators, captured parameters, assignments and strided views resolved."""
+    return with_assignments(over_storage(without_captured(onnx.with_core_operators(source))))
 
 
 def _build(

@@ -17,7 +17,7 @@ from engine.errors import EngineError, ModelFormatError, from_foreign
 from engine.memory.files import Path, file_name
 from engine.pnnx.graph import Graph
 
-__all__ = ["SUFFIX", "is_onnx", "read"]
+__all__ = ["SUFFIX", "is_onnx", "read", "with_core_operators"]
 
 SUFFIX: Final = ".onnx"
 
@@ -47,3 +47,14 @@ def read(path: Path) -> Graph:
         raise ModelFormatError("the model is nested too deep", where=file_name(path)) from None
     except Exception as exc:
         raise from_foreign(exc, ModelFormatError, "the file cannot be read", file_name(path)) from exc
+
+
+def with_core_operators(source: Graph) -> Graph:
+    """Return a pair's graph with operators of ONNX that have no layer translated; the same object if there is none."""
+    from engine.layers import registry
+
+    if all(op.type in registry or not op.type.isidentifier() for op in source.operators):
+        return source
+    from engine.onnx.translation import pairs
+
+    return pairs.with_core_operators(source)

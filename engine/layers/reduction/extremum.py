@@ -13,6 +13,7 @@ from engine.layers.definition.overload import overload
 from engine.layers.definition.registry import register
 from engine.layers.elementwise.functions import PAIRS
 from engine.layers.operands.axes import checked_axis, sizes
+from engine.layers.operands.bounds import extremes
 from engine.layers.operands.precision import INT64, check_ordered, working_dtype
 from engine.layers.reduction.reduction import Reduction
 from engine.promotion import cast
@@ -20,16 +21,25 @@ from engine.tensor import Array, DType, Shape, TensorSpec, format_shape, product
 
 
 class _Extreme(Reduction):
-    """Base of layers that select one element of many."""
+    """Base of layers that select one element of many.
+
+    Parameters:
+        allow_empty: the extreme of no elements is the bound of the dtype (ONNX).
+    """
+
+    allow_empty: bool = False
 
     def _natural_dtype(self, dtype: DType) -> DType:
         check_ordered(dtype)
         return dtype
 
     def _reduced(self, shape: Shape) -> Shape:
-        if any(dim == 0 for axis, dim in enumerate(shape) if axis in self.axes(len(shape))):
+        if not self.allow_empty and any(dim == 0 for axis, dim in enumerate(shape) if axis in self.axes(len(shape))):
             raise ShapeError("an empty tensor has no extreme", found=format_shape(shape))
         return super()._reduced(shape)
+
+    def _initial(self, bound: Any) -> dict[str, Any]:
+        return {"initial": bound} if self.allow_empty else {}
 
 
 @register("torch.amax")
@@ -37,7 +47,7 @@ class AMax(_Extreme):
     """The largest element over dim."""
 
     def _reduce(self, input: Array, axes: tuple[int, ...]) -> Any:
-        return input.max(axes)
+        return input.max(axes, **self._initial(extremes(input.dtype)[0]))
 
 
 @register("torch.amin")
@@ -45,7 +55,7 @@ class AMin(_Extreme):
     """The smallest element over dim."""
 
     def _reduce(self, input: Array, axes: tuple[int, ...]) -> Any:
-        return input.min(axes)
+        return input.min(axes, **self._initial(extremes(input.dtype)[1]))
 
 
 class _ArgExtreme(Layer):

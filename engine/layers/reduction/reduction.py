@@ -6,6 +6,7 @@ dtype for the output than the operator's natural one, the input is converted fir
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 from typing import Any
 
@@ -22,11 +23,16 @@ from engine.tensor import Array, Dim, DType, Shape, TensorSpec, dtype_name, form
 
 
 class Reduction(Layer):
-    """Base of layers that reduce many elements to one; a subclass defines how, and the dtype of the result."""
+    """Base of layers that reduce many elements to one; a subclass defines how, and the dtype of the result.
+
+    Parameters:
+        noop_with_empty_dim: an empty dim is no axis instead of all (ONNX).
+    """
 
     dim: tuple[int, ...] | None = None
     keepdim: bool = False
     dtype: DType | None = None
+    noop_with_empty_dim: bool = False
     annotations: Annotations = NO_ANNOTATIONS
 
     def infer(self, input: TensorSpec) -> TensorSpec:
@@ -76,8 +82,8 @@ class Reduction(Layer):
         """Return whether an empty dim is no axis instead of all: the annotated result has the input's shape (ONNX)."""
         source = self.annotations.inputs[0] if self.annotations.inputs else None
         target = self.annotations.outputs[0] if self.annotations.outputs else None
-        if self.dim or source is None or target is None:
-            return False
+        if self.dim or self.noop_with_empty_dim or source is None or target is None:
+            return not self.dim and self.noop_with_empty_dim
         return source.shape == target.shape and any(size != 1 for size in source.shape)
 
     def axes(self, rank: int) -> tuple[int, ...]:
@@ -153,7 +159,8 @@ class Mean(Reduction):
     """The mean over dim: NaN of no elements.
 
     Raises:
-        ShapeError: for integers and bools, unless the file requests a floating dtype.
+        ShapeError: for integers and bools, unless the file requests another dtype; in one of integers the mean is cut
+            towards zero.
     """
 
     def _refuses(self, dtype: DType) -> bool:
@@ -165,7 +172,10 @@ class Mean(Reduction):
         return dtype
 
     def _reduce(self, input: Array, axes: tuple[int, ...]) -> Any:
-        count = np.prod([input.shape[axis] for axis in axes])
+        count = math.prod(input.shape[axis] for axis in axes)
+        if input.dtype.kind in "iu":
+            total = input.sum(axes, dtype=np.int64)
+            return np.sign(total) * (np.abs(total) // max(count, 1))
         return input.sum(axes) / np.asarray(count, input.dtype)
 
 

@@ -81,7 +81,8 @@ class Node:
     def integers(self, index: int, attribute: str) -> tuple[int, ...] | None:
         """Return a constant list of integers, an attribute in one version and an input in another; else None."""
         if attribute in self.attributes:
-            return self.numbers(attribute)
+            value = self.attributes[attribute]  # a pair has a list of one number as that number
+            return (value,) if isinstance(value, int) else self.numbers(attribute)
         array = self.array(index)
         if array is None or array.dtype.kind not in "iu" or array.ndim > 1 or array.size > 64:
             return None

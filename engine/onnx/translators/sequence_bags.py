@@ -20,12 +20,10 @@ from engine.onnx.translation.value import Value, constant
 from engine.pnnx.graph import Graph, Operator
 from engine.tensor import Array
 
-_POOLS: Final = {"torch.sum": "sum", "torch.mean": "mean"}
+_POOLS: Final = {"torch.sum": "sum", "torch.mean": "mean", "torch.amax": "max"}
 _ROW: Final = {"dim": (0,), "keepdim": True}
-_MAXIMUM: Final = ({"axes": (0,)}, {"axes": (0,), "keepdims": 1})
 _NAMES: Final = {
     "Gather": ("input", "indices"),
-    "ReduceMax": ("input",),
     "SequenceInsert": ("sequence", "item"),
     "Shape": ("input",),
     "Slice": ("input", "starts", "ends", "axes"),
@@ -304,10 +302,9 @@ class _Body:
         return [self._builder.value(name) for name in maker.inputs]
 
     def _evaluated(self, op: Operator, operands: list[_Symbol]) -> _Symbol:
-        if op.type in _POOLS and op.params == _ROW and operands == [_ROWS]:
+        params = {key: value for key, value in op.params.items() if key != "allow_empty"}
+        if op.type in _POOLS and params == _ROW and operands == [_ROWS]:
             return _Pooled(_POOLS[op.type])
-        if op.type == "ReduceMax" and op.params in _MAXIMUM and operands == [_ROWS]:
-            return _Pooled("max")
         rule = _RULES.get(op.type)
         if rule is None or not _is_in_order(op):
             raise _OtherLoopError

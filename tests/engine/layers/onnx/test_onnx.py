@@ -19,6 +19,7 @@ from engine.layers.shape.permute import Permute
 from engine.tensor import TensorSpec
 
 F32 = np.dtype(np.float32)
+Square, Sqrt = (engine.registry[f"torch.{name}"].layer for name in ("square", "sqrt"))
 
 
 def graph(folder: Path, *lines: str) -> engine.RuntimeGraph:
@@ -72,13 +73,28 @@ IMAGE, WEIGHT = (1, 3, 8, 8), (4, 3, 3, 3)
         (canonical("Conv", IMAGE, WEIGHT, pads=(1, 1, 1, 1)), Conv),
         (canonical("Conv", IMAGE, WEIGHT, auto_pad="SAME_UPPER"), Conv),
         (canonical("AveragePool", IMAGE, kernel_shape=(2, 2), count_include_pad=1), AvgPool),
-        (canonical("ReduceMean", IMAGE, axes=(2, 3)), Mean),
-        (canonical("ReduceSum", IMAGE), Sum),
         (canonical("Transpose", IMAGE), Permute),
     ],
 )
 def test_pytorchs_own_layer_does_the_work_where_it_means_the_same(found: Layer, kind: type[Layer]) -> None:
     assert type(found) is kind
+
+
+@pytest.mark.parametrize(
+    ("operator", "words", "kinds"),
+    [("ReduceMean", "axes=(1,2)", [Mean]), ("ReduceSum", "", [Sum]), ("ReduceL2", "axes=1", [Square, Sum, Sqrt])],
+)
+def test_an_operator_without_a_layer_of_its_own_is_translated(
+    operator: str, words: str, kinds: list[type[Layer]], tmp_path: Path
+) -> None:
+    made = graph(
+        tmp_path, "pnnx.Input in0 0 1 0 #0=(2,3,4)f32", f"{operator} op 1 1 0 1 {words} #0=(2,3,4)f32",
+        "pnnx.Output out0 1 0 1",
+    )  # fmt: skip
+    assert [type(op.layer.layer) for op in made.operators if op.layer is not None] == kinds
+    assert engine.Session(made, backend="reference").run([np.ones((2, 3, 4), np.float32)])[0].ndim == 3
+    made.save(tmp_path / "again.param", tmp_path / "again.bin")
+    assert engine.load(tmp_path / "again.param", tmp_path / "again.bin").text() == made.text()
 
 
 @pytest.mark.parametrize("pads", [(1, 1, 2, 1), (-1, 0, 0, 0), (1, 1)])

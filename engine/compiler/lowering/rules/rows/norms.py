@@ -13,20 +13,12 @@ from engine.compiler.lowering.steps import Lowered, NotLoweredError
 from engine.compiler.lowering.terms.functions import power
 from engine.compiler.storage import View
 from engine.layers.definition.layer import Layer
-from engine.layers.onnx.rows.reduce import AbsSum, Length, LogSum, SquareSum
 from engine.layers.operands.axes import checked_axis
 from engine.layers.reduction.deviation import Deviation, Norm, Variance
 from engine.layers.reduction.distance import Normalize
 from engine.layers.reduction.reduction import LogSumExp, Reduction, SumToSize
 
 X, Y = Operand(0), Operand(1)
-_OF_ONNX: dict[type[Layer], tuple[Expr, Expr]] = {
-    AbsSum: (apply("abs", X), X),
-    SquareSum: (apply("square", X), X),
-    Length: (apply("square", X), apply("sqrt", X)),
-    LogSum: (X, apply("log", X)),
-}
-"""Function of every element, and function of the sum."""
 
 
 def _operand(context: Context) -> tuple[View, list[int]]:
@@ -88,17 +80,6 @@ def lower_norm(context: Context) -> Lowered:
     p = context.layer(Norm).p
     before, mode, after = norm_of(2.0 if p is None or p == "fro" else float(p))
     return _result(composition, after, composition.reduce(composition.each(before, x), axes, mode))
-
-
-@kernels_for(AbsSum, SquareSum, Length, LogSum, doubles=True)
-def lower_onnx_norm(context: Context) -> Lowered:
-    """Lower a sum of a function of every element, and a function of the sum."""
-    (x, axes), composition = _operand(context), Composition(context)
-    if context.result_spec.dtype != context.dtype:
-        raise NotLoweredError("there is no kernel for a reduction to another dtype")
-    before, after = _OF_ONNX[type(context.layer(Layer))]
-    inside = x if before == X else composition.each(before, x)
-    return _result(composition, after, composition.reduce(inside, axes, "sum"))
 
 
 @kernels_for(Normalize, doubles=True)

@@ -14,7 +14,6 @@ from engine.layers.onnx.elementwise.activation import Hardmax
 from engine.layers.onnx.elementwise.arithmetic import Det, _Running
 from engine.layers.onnx.indexing.search import OnnxTopK, _Last
 from engine.layers.onnx.rows.norm import LpNormalization, MeanVarianceNormalization, OnnxLayerNorm, OnnxRMSNorm
-from engine.layers.onnx.rows.reduce import _OfEach
 from engine.layers.onnx.shape.signal import DFT
 from engine.layers.operands.axes import checked_axes, checked_axis
 from engine.layers.reduction import deviation, distance, extremum, reduction, scan
@@ -63,12 +62,6 @@ def last_extreme(use: Use) -> Value:
     """Follow the position of the last extreme along an axis."""
     layer: Any = use.layer
     return reduced(use.batch(), (layer.axis,), len(use.result_shapes()[1]) == use.first.rank)
-
-
-@rule(_OfEach)
-def of_each(use: Use) -> Value:
-    """Follow a reduction of every element by itself."""
-    return use.batch()
 
 
 @rule(softmax._AlongAxis)

@@ -1,0 +1,109 @@
+"""Operators that pnnx leaves in a pair under ONNX's names, translated like those of a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, NoReturn
+
+import numpy as np
+
+from engine.errors import EngineError, UnsupportedOperatorError
+from engine.layers import registry
+from engine.onnx.translation.builder import Builder
+from engine.onnx.translation.node import Node
+from engine.onnx.translation.registry import translator_of
+from engine.onnx.translation.value import Value, constant
+from engine.pnnx.graph import Graph, Operator
+from engine.tensor import UNKNOWN, TensorSpec
+
+_NEWEST: Final = 1 << 16
+"""A pair does not say which operator set it was made from; translators of the newest take the older forms."""
+
+_WITH_BODIES: Final = ("If", "Loop", "Scan", "SequenceMap")
+
+
+def with_core_operators(source: Graph) -> Graph:
+    """Return the graph with every ONNX operator that has no layer translated."""
+    builder, makers = Builder(), {name: op for op in source.operators for name in op.outputs}
+    for op in source.operators:
+        builder.operator_name(op.name)
+        for name in (*op.inputs, *op.outputs):
+            builder.operand_name(name)
+    operators: list[Operator] = []
+    for op in source.operators:
+        operators += _translated(op, builder, makers, source.annotations) if _is_left(op) else [op]
+    made = {name for op in operators for name in op.outputs}
+    known = {name: spec for name, spec in builder.annotations.items() if name in made}
+    return replace(source, operators=operators, annotations={**known, **source.annotations})
+
+
+def _is_left(op: Operator) -> bool:
+    is_known = op.type in registry or op.type in _WITH_BODIES or not op.type.isidentifier()
+    return not is_known and translator_of("", op.type, _NEWEST) is not None
+
+
+def _translated(
+    op: Operator, builder: Builder, makers: Mapping[str, Operator], annotations: Mapping[str, TensorSpec]
+) -> Iterator[Operator]:
+    """Yield the operators that compute the same; the last ones make the operands of the given one."""
+    translator = translator_of("", op.type, _NEWEST)
+    first = len(builder.operators)
+    node = Node(
+        type=op.type,
+        name=op.name,
+        domain="",
+        version=_NEWEST,
+        inputs=[_value(name, makers, annotations) for name in op.inputs],
+        attributes=dict(op.params),
+        outputs=op.outputs,
+        builder=builder,
+        subgraph=_refused,
+        inline=_refused,
+        declared=[annotations.get(name) for name in op.outputs],
+    )
+    try:
+        found = None if translator is None else translator(node)
+        if found is None:
+            raise UnsupportedOperatorError("the pair does not say enough to translate it")
+        results: Sequence[Value] = [found] if isinstance(found, Value) else found
+        names = {}
+        for value, name in zip(results, op.outputs, strict=False):
+            made = {each for new in builder.operators[first:] for each in new.outputs}
+            if value.name not in made or value.name in names:
+                (value,) = builder.add("nn.Identity", op.name, [value])
+            names[builder.operand(value)] = name
+    except EngineError as error:
+        raise error.at(f"{op.name} ({op.type})") from error.__cause__
+    for new in builder.operators[first:]:
+        inputs, outputs = (tuple(names.get(name, name) for name in each) for each in (new.inputs, new.outputs))
+        yield replace(new, inputs=inputs, outputs=outputs, line=op.line)
+
+
+def _value(name: str, makers: Mapping[str, Operator], annotations: Mapping[str, TensorSpec]) -> Value:
+    """Return an operand, with its elements where it is a constant."""
+    maker, spec = makers.get(name), annotations.get(name)
+    if maker is not None and maker.type == "pnnx.Attribute" and "data" in maker.attributes:
+        value = constant(maker.attributes["data"].data)
+    elif (number := _number(maker)) is not None:
+        value = constant(np.asarray(number, None if spec is None else spec.dtype))
+    else:
+        return Value(name, UNKNOWN if spec is None else spec)
+    value.name = name
+    return value
+
+
+def _number(maker: Operator | None) -> int | float | bool | None:
+    """Return the number that an expression without operands stands for."""
+    if maker is None or maker.type != "pnnx.Expression" or maker.inputs:
+        return None
+    for read in (int, float):
+        try:
+            return read(str(maker.params.get("expr")))
+        except ValueError:
+            continue
+    return None
+
+
+def _refused(*arguments: Any, **options: Any) -> NoReturn:
+    raise UnsupportedOperatorError("a pair has no bodies of operators")
