@@ -63,7 +63,7 @@ def test_a_sample_is_run_at_once_and_a_file_that_is_dropped_as_well(browser: Bro
     browser.one(".answer", "7")
     browser.click(".code button", "Python")
     browser.one(".code pre", 'client.infer("digits", "digit-7-b.png")')
-    browser.one(".timing", "network")
+    browser.one(".timing", "inference")
     browser.wait(lambda: len(browser.all(".maps img")) == 24, "24 channels")
 
 
