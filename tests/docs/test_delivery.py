@@ -250,6 +250,7 @@ def test_the_page_gives_a_reason_for_exactly_the_run_time_dependencies() -> None
         ("To build the documentation site", "docs"),
         ("To export", "export"),
         ("To compare", "bench"),
+        ("To release", "release"),
     ],
 )
 def test_every_package_of_an_extra_has_its_reason(title: str, extra: str) -> None:
