@@ -39,7 +39,7 @@ from engine.options import Options
 from engine.tensor import Array, TensorSpec
 
 # Programs of a dynamic graph that are stored in the cache, each with all weights.
-MOST_KEPT = 8
+MAX_KEPT = 8
 
 
 class Builder:
@@ -319,7 +319,7 @@ class Builder:
         if found is not None and self._fits(found.executable, specs, progress):
             return found.executable, True, found.bytes
         executable = self._pipeline.compile(specs, self.host, progress, cores, tune=tune)
-        is_wanted = refresh or not self.is_dynamic or self._kept < MOST_KEPT
+        is_wanted = refresh or not self.is_dynamic or self._kept < MAX_KEPT
         if not is_wanted or not is_unchanged():
             return executable, False, 0
         self._kept += 1

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from engine.compiler.lowering.selection import Selector
 
 # numpy arrays have at most 64 axes, some of its functions double the axes, and kernels add a few.
-_MOST_AXES = 31
+_MAX_AXES = 31
 # Attempts to compile a graph, each without a fusion or a kernel that failed.
 ATTEMPTS = 8
 
@@ -259,14 +259,14 @@ class CompilePipeline:
     ) -> Lowering:
         """Lower operators to steps."""
         from engine.compiler.lowering import Lowering, lower
-        from engine.compiler.lowering.containers import laid_flat
+        from engine.compiler.lowering.containers import flattened_outputs
         from engine.compiler.lowering.low_precision import LowPrecision, low_precision_of
 
         graph, given = self.optimised(specs, host, progress), self._taken
         if self._flat is None:
             self._flat = (
-                laid_flat(graph.operators, _returned(graph)),
-                laid_flat(given.operators, _returned(given)),
+                flattened_outputs(graph.operators, _returned(graph)),
+                flattened_outputs(given.operators, _returned(given)),
             )
         outputs, before = self._flat
         if self._is_upcast and len(before) != len(outputs):
@@ -316,8 +316,8 @@ def _check_axes(known: Iterable[object]) -> None:
         CompileError: an operand has too many axes.
     """
     rank = max((spec.rank for spec in known if isinstance(spec, TensorSpec)), default=0)
-    if rank > _MOST_AXES:
-        raise CompileError("an operand has too many axes for machine code", found=rank, expected=f"<= {_MOST_AXES}")
+    if rank > _MAX_AXES:
+        raise CompileError("an operand has too many axes for machine code", found=rank, expected=f"<= {_MAX_AXES}")
 
 
 def _returned(graph: RuntimeGraph) -> list[str]:

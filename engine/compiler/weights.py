@@ -18,7 +18,7 @@ from engine.ir.strided import empty
 from engine.pnnx.graph import as_bytes
 from engine.tensor import Array
 
-_LEAST_BYTES: Final = 4 << 20
+_MIN_BYTES: Final = 4 << 20
 
 
 class Weights:
@@ -63,7 +63,7 @@ class Weights:
         place = -(-self._end // ALIGNMENT) * ALIGNMENT
         if place + content.size > self._block.size:
             # Untouched pages take no memory.
-            larger = allocate(max(_LEAST_BYTES, 4 * (place + content.size)))
+            larger = allocate(max(_MIN_BYTES, 4 * (place + content.size)))
             larger[: self._end] = self._block[: self._end]
             self._block = larger
         self._end = place + content.size

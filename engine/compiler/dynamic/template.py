@@ -202,9 +202,9 @@ class Template:
         )
 
 
-MOST_TEMPLATES: Final = 8
+MAX_TEMPLATES: Final = 8
 """Templates of a graph. Sizes that none of them is valid for get a program of their own."""
-MOST_FIXED: Final = 2
+MAX_FIXED: Final = 2
 """Templates valid for only one set of sizes, after which no more are compiled: the next would be like them."""
 
 
@@ -253,7 +253,7 @@ class Templates:
     @property
     def has_room(self) -> bool:
         """Return whether another template may be compiled."""
-        return not self._is_closed and len(self._found) < MOST_TEMPLATES and self._fixed < MOST_FIXED
+        return not self._is_closed and len(self._found) < MAX_TEMPLATES and self._fixed < MAX_FIXED
 
     def close(self) -> None:
         """Compile no more templates: other sizes then get a program of their own."""

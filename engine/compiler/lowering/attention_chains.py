@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from engine.compiler.lowering.lowering import Lowering
 
 # Operators between the two products.
-MOST_STEPS = 10
+MAX_STEPS = 10
 # Queries multiplied by factors up to this size do not overflow in the product with keys.
-MOST_SCALE = float(1 << 20)
+MAX_SCALE = float(1 << 20)
 BOOL, FLOAT32 = np.dtype(np.bool_), np.dtype(np.float32)
 
 
@@ -125,7 +125,7 @@ class _Search:
         if scores is None or scores.rank < 2 or scores.dtype != FLOAT32 or not scores.size:
             return None
         self.batches.append(scores.sizes[:-2])
-        while len(self.inner) < MOST_STEPS:
+        while len(self.inner) < MAX_STEPS:
             self.inner.append(op)
             operand, following = op.outputs[0], self._next(op)
             if following is None:
@@ -258,7 +258,7 @@ class _Search:
         value = self._constant(source) if isinstance(source, RuntimeOperand) else source
         if not isinstance(value, np.ndarray) or value.dtype != FLOAT32 or value.shape[-1:] not in ((), (1,)):
             return False
-        return bool(np.all((np.abs(value) < MOST_SCALE) & (np.abs(value) > 1 / MOST_SCALE)))
+        return bool(np.all((np.abs(value) < MAX_SCALE) & (np.abs(value) > 1 / MAX_SCALE)))
 
 
 def _reads(tree: Expr, operand: RuntimeOperand, inputs: Sequence[RuntimeOperand | Array]) -> bool:

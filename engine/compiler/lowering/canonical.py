@@ -14,7 +14,7 @@ from engine.layers.onnx.operands.adapter import Adapter
 from engine.tensor import UNKNOWN
 
 # An alias may stand for another alias; no chain is longer.
-MOST_STEPS = 4
+MAX_STEPS = 4
 
 
 def canonical_layer(bound: BoundLayer, inputs: Sequence[object]) -> BoundLayer:
@@ -23,7 +23,7 @@ def canonical_layer(bound: BoundLayer, inputs: Sequence[object]) -> BoundLayer:
     Args:
         inputs: what is known of each operand of the operator: an array, a spec, a value.
     """
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_STEPS):
         layer = bound.layer
         if isinstance(layer, Overloaded):
             bound = _unfolded(bound, layer)

@@ -32,17 +32,17 @@ def _makes_list(layer: Layer | None) -> bool:
 
 _CONTAINERS = (TupleConstruct, ListConstruct)
 # Limits for items of nested tuples, which only malicious files exceed.
-_MOST = 10_000
-_DEEPEST = 8
+_MAX_ITEMS = 10_000
+_MAX_DEPTH = 8
 
 
-def laid_flat(operators: Sequence[RuntimeOperator], outputs: Sequence[str]) -> list[str]:
+def flattened_outputs(operators: Sequence[RuntimeOperator], outputs: Sequence[str]) -> list[str]:
     """Return the names of the operands a graph returns, with tuples and lists flattened."""
     makers = {operand.name: op for op in operators for operand in op.outputs}
     found: list[str] = []
     pending = list(reversed(outputs))
     while pending:
-        if len(found) + len(pending) > _MOST:
+        if len(found) + len(pending) > _MAX_ITEMS:
             return list(outputs)
         name = pending.pop()
         op = makers.get(name)
@@ -56,7 +56,7 @@ def laid_flat(operators: Sequence[RuntimeOperator], outputs: Sequence[str]) -> l
 def is_only_returned(op: RuntimeOperator, outputs: Collection[str], depth: int = 0) -> bool:
     """Return whether an operator only packs outputs of the graph, which are flattened."""
     is_inside = not isinstance(op.definition, _CONTAINERS) or any(each.name in outputs for each in op.outputs)
-    if is_inside or depth > _DEEPEST:
+    if is_inside or depth > _MAX_DEPTH:
         return False
     users = (user for each in op.outputs for user in each.consumers)
     return all(user.type == "pnnx.Output" or is_only_returned(user, outputs, depth + 1) for user in users)

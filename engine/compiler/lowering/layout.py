@@ -221,11 +221,6 @@ class LayoutPlan:
             return spaced_rows(shape, dtype)
         return row_major(shape, dtype) if order is None else ordered(shape, order, dtype)
 
-    @property
-    def has_excluded(self) -> bool:
-        """Return whether any operand is excluded from its slice of a concatenation."""
-        return bool(self._excluded)
-
     def checkpoint(self) -> None:
         """Make the slices granted so far final."""
         self._granted.clear()

@@ -63,7 +63,7 @@ def lower(lowering: Lowering, before_each: Callable[[int], None] | None = None) 
             _lower_chain(lowering, chains[op.name])
         elif op.name not in lowering.absorbed and op.name not in waiting:
             _lower(lowering, op)
-    _drop_lists(lowering)
+    _drop_unread_lists(lowering)
     lowering.results = [_result(lowering, port, name) for port, name in enumerate(lowering.outputs)]
     if WAVEFRONT not in lowering.options.passes_off:
         lowering.steps[:], joined = pipeline_layers(lowering.steps, {*lowering.unfused, *lowering.refused})
@@ -71,7 +71,7 @@ def lower(lowering: Lowering, before_each: Callable[[int], None] | None = None) 
             lowering.fusions[WAVEFRONT] = joined
 
 
-def _drop_lists(lowering: Lowering) -> None:
+def _drop_unread_lists(lowering: Lowering) -> None:
     """Remove steps that only make lists for kernels, which read the items."""
     unread = unread_lists(lowering.steps, lowering.outputs)
     lowering.steps[:] = [

@@ -20,7 +20,7 @@ from engine.compiler.storage import View, constant, row_major
 from engine.ir.dims import hint, is_same
 
 # Largest work of pipelined layers, because a run checks for cancellation only after them.
-MOST_FLOPS = 2_000_000_000
+MAX_FLOPS = 2_000_000_000
 _WORD = np.dtype(np.int64)
 
 
@@ -58,16 +58,16 @@ class _Layer:
         is_there = source in other.sequence and is_same(kernel.source.steps, theirs.sequence.steps)
         return is_there and is_same(kernel.steps, theirs.steps) and kernel.ahead.width <= theirs.units
 
-    def disturbs(self, other: _Layer) -> bool:
+    def conflicts_with(self, other: _Layer) -> bool:
         """Return whether one writes memory that the other uses, except the sequence between them."""
         mine, theirs = self.states, other.states
         if {each.storage for each in self.sequence} & {each.storage for each in other.step.pointers}:
             return True
         if {each.storage for each in other.sequence} & {each.storage for each in self.step.pointers[1:]}:
             return True
-        return self._meet(mine[1], [*theirs[0], *theirs[1]]) or self._meet(mine[0], theirs[1])
+        return self._overlaps(mine[1], [*theirs[0], *theirs[1]]) or self._overlaps(mine[0], theirs[1])
 
-    def _meet(self, some: Iterable[Pointer], others: Sequence[Pointer]) -> bool:
+    def _overlaps(self, some: Iterable[Pointer], others: Sequence[Pointer]) -> bool:
         """Return whether the memory of any two states overlaps."""
         size = (4 if self.kernel.precision == "float" else 8) * self.kernel.units
         return any(a.storage is b.storage and abs(a.offset - b.offset) < size for a in some for b in others)
@@ -98,7 +98,7 @@ def pipeline_layers(steps: Sequence[Step], excluded: Collection[str]) -> tuple[l
             result.append(step)
             continue
         flops = sum(hint(each.kernel.flops) for each in (*waiting, layer))
-        if waiting and (not layer.reads(waiting[-1]) or any(map(layer.disturbs, waiting)) or flops > MOST_FLOPS):
+        if waiting and (not layer.reads(waiting[-1]) or any(map(layer.conflicts_with, waiting)) or flops > MAX_FLOPS):
             end()
         waiting.append(layer)
     end()

@@ -174,7 +174,7 @@ class ParallelParts:
 
         def work(instance: Instance) -> None:
             try:
-                while (number := _taken(left)) is not None:
+                while (number := _next_number(left)) is not None:
                     answers[number] = instance.run(parts[number], into=whole.part(number))
             finally:
                 left.clear()
@@ -192,7 +192,7 @@ class ParallelParts:
         return answers
 
 
-def _taken(left: deque[int]) -> int | None:
+def _next_number(left: deque[int]) -> int | None:
     """Take the next number; return None if another thread took the last."""
     try:
         return left.popleft()

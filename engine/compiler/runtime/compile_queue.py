@@ -67,7 +67,7 @@ class Request:
         count: occurrences since the last attempt.
         bytes: memory of its instance; None while unknown.
         has_failed: whether it cannot be compiled.
-        rests_until: time of the next attempt after there was not enough memory.
+        retry_after: time of the next attempt after there was not enough memory.
         is_urgent: whether it is compiled at its first occurrence.
     """
 
@@ -78,7 +78,7 @@ class Request:
     bytes: int | None = None
     has_failed: bool = False
     is_urgent: bool = False
-    rests_until: float = 0.0
+    retry_after: float = 0.0
     met_s: float = field(default_factory=time.monotonic)
 
     def fail(self, reason: str) -> None:
@@ -87,15 +87,15 @@ class Request:
         shapes = ", ".join(map(str, self.specs))
         _log.warning("no program for %s, the reference layers run instead: %s", shapes, reason)
 
-    def rest(self, reason: str) -> None:
+    def defer(self, reason: str) -> None:
         """Try it again later: there was not enough memory."""
-        self.rests_until = time.monotonic() + MEMORY_RETRY_S
+        self.retry_after = time.monotonic() + MEMORY_RETRY_S
         _log.warning("no program for %s for now: %s", ", ".join(map(str, self.specs)), reason)
 
     @property
-    def is_resting(self) -> bool:
+    def is_deferred(self) -> bool:
         """Return whether it is too early to try it again."""
-        return time.monotonic() < self.rests_until
+        return time.monotonic() < self.retry_after
 
     def decline(self, size: int) -> None:
         """Try it again when the shape recurs and there is room for so many bytes."""
@@ -105,7 +105,7 @@ class Request:
     def is_due(self) -> bool:
         """Return whether it is worth a compile now."""
         owner = self.owner()
-        if owner is None or self.has_failed or self.is_resting or time.monotonic() - self.met_s > PATIENCE_S:
+        if owner is None or self.has_failed or self.is_deferred or time.monotonic() - self.met_s > PATIENCE_S:
             return False
         return (self.is_urgent or self.count >= WORTH) and owner.has_room(self.bytes)
 
@@ -221,7 +221,7 @@ class CompileQueue:
             if not self._is_ending and time.monotonic() > end:
                 request.fail(f"compilation takes more than {LIMIT_S:g} seconds")
         except MemoryError:
-            request.rest("there is not enough memory")
+            request.defer("there is not enough memory")
         except Exception as error:  # the reference answers after any error
             if not self._is_ending:
                 _log.exception("a background compile failed")
@@ -229,7 +229,7 @@ class CompileQueue:
         with self._lock:
             place = id(owner), request.key
             # Requests that failed or were declined are kept; the others have their instance.
-            is_made = not request.has_failed and not request.is_resting and request.bytes is None
+            is_made = not request.has_failed and not request.is_deferred and request.bytes is None
             if is_made and self._requests.get(place) is request:
                 del self._requests[place]
 

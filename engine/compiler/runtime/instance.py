@@ -79,7 +79,7 @@ class Instance:
         self._run = _RUN(program.code.address("run"))
         # A list, because the finalizer must not refer to the instance.
         self._crew: list[Workers] = []
-        self._stop = weakref.finalize(self, _dismiss, self._crew)
+        self._stop = weakref.finalize(self, _release_workers, self._crew)
 
     def run(
         self, inputs: Sequence[Array], times: list[Clocked] | None = None, into: Mapping[int, Array] = NOWHERE
@@ -262,6 +262,6 @@ def _kind(value: object) -> str:
     return str(spec_of(value)) if isinstance(value, np.ndarray | np.generic) else type(value).__name__
 
 
-def _dismiss(crew: list[Workers]) -> None:
+def _release_workers(crew: list[Workers]) -> None:
     for workers in crew:
         POOL.leave(workers)

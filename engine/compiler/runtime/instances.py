@@ -27,7 +27,7 @@ SHARE: Final = 1 / 4
 # Most shapes that are known to be too large.
 _MAX_REMEMBERED: Final = 1024
 # Most kept instances of templates; binding a new one takes a fraction of a millisecond.
-MOST_BOUND: Final = 64
+MAX_BOUND: Final = 64
 
 
 class TooLargeError(CompileError):
@@ -195,7 +195,7 @@ class Instances:
         except RunCancelledError:
             raise
         except CompileMemoryError as error:
-            request.rest(str(error))
+            request.defer(str(error))
         except EngineError as error:
             request.fail(str(error))
 
@@ -261,7 +261,7 @@ class Instances:
         with self._lock:
             counted = self._templates.setdefault(id(program.code), all_sizes)
             counted.bytes = max(counted.bytes, size)
-            if len(self._bound) >= MOST_BOUND:
+            if len(self._bound) >= MAX_BOUND:
                 oldest = next(iter(self._bound))
                 dropped.append(self._bound.pop(oldest))
                 del self._ready[oldest]

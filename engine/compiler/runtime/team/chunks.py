@@ -44,7 +44,7 @@ def take_and_compute(f: Function, step: Step, epoch: Value, thread: Value, leave
 
     f.start(share)
     turn, before = f.phi((ZERO, begin), (next_turn, onwards)), f.phi((ZERO, begin), (done, onwards))
-    number = _turned(f, thread, turn, shares)
+    number = _share_number(f, thread, turn, shares)
     first, size, pace = _share(f, step, number, shares)
     taken = at(f, f.at(step.counters, f.binary("mul", number, _LINE), 1), protocol.TAKEN)
     f.jump(look)
@@ -71,7 +71,7 @@ def take_and_compute(f: Function, step: Step, epoch: Value, thread: Value, leave
     return done
 
 
-def _turned(f: Function, thread: Value, turn: Value, shares: Value) -> Value:
+def _share_number(f: Function, thread: Value, turn: Value, shares: Value) -> Value:
     """Return the next share a thread looks at: its own, those after it, then those from the first on."""
     number = f.binary("add", thread, turn)
     return f.select(f.compare("uge", number, shares), f.binary("sub", number, shares), number)
@@ -100,15 +100,15 @@ def _compute(f: Function, step: Step, chunk: Value, thread: Value) -> None:
     function, arguments = f.load("ptr", step.record, 8), f.load("ptr", f.at(step.record, 8, 1), 8)
     untraced = f.compare("eq", step.trace, NULL)
     with f.unless(untraced):
-        place = _place(f, step, chunk)
+        place = _trace_row(f, step, chunk)
         f.store(thread, place, 8)
         f.store(f.call("now", [], "i64"), f.at(place, 8, 1), 8)
     f.do(f"call void {function.text}(ptr {arguments.text}, i64 {chunk.text})")
     with f.unless(untraced):
-        f.store(f.call("now", [], "i64"), f.at(_place(f, step, chunk), 16, 1), 8)
+        f.store(f.call("now", [], "i64"), f.at(_trace_row(f, step, chunk), 16, 1), 8)
 
 
-def _place(f: Function, step: Step, chunk: Value) -> Value:
+def _trace_row(f: Function, step: Step, chunk: Value) -> Value:
     """Return the row of a chunk in the trace."""
     number = f.binary("add", f.load("i64", f.at(step.record, 24, 1), 8), chunk)
     return f.at(step.trace, f.binary("mul", number, Value(str(protocol.TRACE_BYTES), "i64")), 1)

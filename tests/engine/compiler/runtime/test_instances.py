@@ -152,7 +152,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> CompileQueue:
 def test_of_too_many_sizes_of_a_template_the_one_that_was_made_first_goes(
     alone: CompileQueue, compiled: CompiledGraph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(instances, "MOST_BOUND", 3)
+    monkeypatch.setattr(instances, "MAX_BOUND", 3)
     compiled.builder.program(specs(9))
     found = Instances(compiled.builder.program, 1, 1 << 30, is_dynamic=True)
 

@@ -90,5 +90,5 @@ def test_a_request_in_the_background_rests_and_is_due_again(monkeypatch: pytest.
     queue._compile(request)
     request.count = compile_queue.WORTH
     assert len(queue) == 1 and not request.has_failed and not request.is_due
-    request.rests_until = 0.0
+    request.retry_after = 0.0
     assert request.is_due

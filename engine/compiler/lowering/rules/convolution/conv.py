@@ -20,8 +20,8 @@ from engine.compiler.lowering.rules.convolution.conv_alternatives import (
 )
 from engine.compiler.lowering.rules.convolution.conv_geometry import (
     ConvParameters,
-    bearable,
     border_of,
+    checked_border,
     depth_of,
     parameters_of,
     plain_conv,
@@ -53,7 +53,7 @@ def _wanted_border(op: RuntimeOperator, x: TensorSpec, y: TensorSpec) -> Border:
         parameters = parameters_of(conv_, kernel, pairs)
         # With another size, the stride may reach pixels that this size leaves unread.
         if is_symbolic(x.sizes[2:]) and max(parameters.dilation) == 1:
-            return bearable(parameters.border, x.sizes[2:])
+            return checked_border(parameters.border, x.sizes[2:])
         return border_of(*spans_of(parameters, x.sizes[2:], y.sizes[2:]), x.sizes[2:])
     except NotLoweredError:
         return NO_BORDER

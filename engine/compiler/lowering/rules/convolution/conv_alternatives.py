@@ -35,13 +35,13 @@ from engine.layers.convolution.conv import Conv
 from engine.tensor import Array
 
 # Limits of im2col: pixels of all images, pixels of a line, and taps, each of which is a copy.
-MOST_PIXELS = 24
-MOST_COLUMNS = 4
-MOST_TAPS = 64
+MAX_PIXELS = 24
+MAX_COLUMNS = 4
+MAX_TAPS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class _Met:
+class _ValidTap:
     """Tap along an axis, and the outputs for which it lies within the image; each reads ``stride`` further."""
 
     tap: int
@@ -67,8 +67,8 @@ def prefers_im2col(context: Context, layer: Conv, weight: Array) -> bool:
     lines, taps = batch * math.prod(sizes[:-1]), math.prod(weight.shape[2:])
     if is_symbolic(context.result_spec.shape):  # which pixels meet a tap depends on the size
         return False
-    is_small = lines > 1 and sizes[-1] <= MOST_COLUMNS and lines * sizes[-1] <= MOST_PIXELS
-    is_large = weight.nbytes > context.host.memory.second_bytes and 1 < taps <= MOST_TAPS
+    is_small = lines > 1 and sizes[-1] <= MAX_COLUMNS and lines * sizes[-1] <= MAX_PIXELS
+    is_large = weight.nbytes > context.host.memory.second_bytes and 1 < taps <= MAX_TAPS
     return is_small and is_large and layer.padding_mode == "zeros"
 
 
@@ -83,7 +83,7 @@ def lower_im2col(
     x, composition, kernel = context.tensor(0), Composition(context), weight.shape[2:]
     batch, outputs, *sizes = context.result_spec.sizes
     windows = zip(layer.windows_of(kernel), pairs, x.shape[2:], sizes, strict=True)
-    axes = [_met(w.kernel, w.stride, w.dilation, before, size, count) for w, (before, _), size, count in windows]
+    axes = [_valid_taps(w.kernel, w.stride, w.dilation, before, size, count) for w, (before, _), size, count in windows]
     taps = [*product(*axes)]
     gathered = row_major((batch, *sizes, len(taps), x.shape[1]), FLOAT32)
     if any(each.count < count for tap in taps for each, count in zip(tap, sizes, strict=True)):
@@ -100,7 +100,7 @@ def lower_im2col(
     return composition.finish(Operand(0), derived(sums, sums.meta.moveaxis(-1, 1)))
 
 
-def _met(kernel: int, stride: int, dilation: int, before: int, size: int, count: int) -> list[_Met]:
+def _valid_taps(kernel: int, stride: int, dilation: int, before: int, size: int, count: int) -> list[_ValidTap]:
     """Return the taps of an axis that meet the image."""
     found = []
     for tap in range(kernel):
@@ -108,7 +108,7 @@ def _met(kernel: int, stride: int, dilation: int, before: int, size: int, count:
         first = max(0, -(offset // stride))
         last = min(count, (size - 1 - offset) // stride + 1)
         if first < last:
-            found.append(_Met(tap, first, last - first, first * stride + offset, stride))
+            found.append(_ValidTap(tap, first, last - first, first * stride + offset, stride))
     return found
 
 

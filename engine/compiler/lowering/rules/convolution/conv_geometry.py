@@ -18,11 +18,11 @@ from engine.layers.convolution import conv
 
 # Share of its products that splitting an axis must save, and pixels that take as long as fewer do.
 WORTH = 0.15
-FEWEST = 4
+MIN_PIXELS = 4
 # Most spans of an axis: each pair of them is a kernel of its own.
-MOST_SPANS = 8
+MAX_SPANS = 8
 # Most taps for which the taps that meet the image are determined exactly.
-MOST_TAPS = 4096
+MAX_TAPS = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class ConvAxis:
     before: int
     after: int
 
-    def live(self, output: int) -> range:
+    def valid_taps(self, output: int) -> range:
         """Return the taps of an output pixel that meet the input."""
         origin = output * self.stride - self.before
         first = max(0, -(origin // self.dilation))
@@ -52,11 +52,11 @@ class ConvAxis:
         """Yield runs of output pixels that meet the same taps: their number and the taps; at most two for every tap."""
         output = 0
         while output < self.count:
-            taps, following = self.live(output), self._change(output)
+            taps, following = self.valid_taps(output), self._next_change(output)
             yield following - output, taps
             output = following
 
-    def _change(self, output: int) -> int:
+    def _next_change(self, output: int) -> int:
         """Return the next output pixel that may meet other taps."""
         origin = output * self.stride - self.before
         skipped = max(0, -(origin // self.dilation))
@@ -112,7 +112,7 @@ class Span:
 @lru_cache(maxsize=4096)
 def spans(axis: ConvAxis, *, can_split: bool) -> Sequence[Span]:
     """Return the spans of an axis, one of all pixels unless splitting pays; cached, because geometries recur."""
-    if axis.kernel > MOST_TAPS or is_symbolic(axis.size):
+    if axis.kernel > MAX_TAPS or is_symbolic(axis.size):
         return (Span.of(axis, 0, axis.count, range(axis.kernel)),)
     runs = _merged(axis.runs())
     met = [taps for _, taps in runs if taps]
@@ -136,9 +136,9 @@ def _merged(runs: Iterator[tuple[int, range]]) -> list[tuple[int, range]]:
 
 
 def _is_worth(runs: Sequence[tuple[int, range]], whole: range) -> bool:
-    if len(runs) > MOST_SPANS:
+    if len(runs) > MAX_SPANS:
         return False
-    products, pixels = sum(max(count, FEWEST) * len(taps) for count, taps in runs), sum(count for count, _ in runs)
+    products, pixels = sum(max(count, MIN_PIXELS) * len(taps) for count, taps in runs), sum(count for count, _ in runs)
     return products <= (1 - WORTH) * pixels * len(whole)
 
 
@@ -151,7 +151,7 @@ def _split(axis: ConvAxis, runs: Sequence[tuple[int, range]]) -> list[Span]:
 
 
 # Limits of an image with its border: growth factor, and pixels that are allowed in addition.
-MOST_GROWTH = 16
+MAX_GROWTH = 16
 FEW_PIXELS = 4096
 
 
@@ -274,16 +274,16 @@ def border_of(rows: Sequence[Span], columns: Sequence[Span], sizes: tuple[int, .
     """
     top, left = (max(span.before for span in each) for each in (rows, columns))
     bottom, right = (max(span.after for span in each) for each in (rows, columns))
-    return bearable((top, left, bottom, right), sizes)
+    return checked_border((top, left, bottom, right), sizes)
 
 
-def bearable(border: Border, sizes: tuple[int, ...]) -> Border:
+def checked_border(border: Border, sizes: tuple[int, ...]) -> Border:
     """Check that a border is not too large, and return it.
 
     Raises:
         NotLoweredError: an image of ``sizes`` would grow too much with it.
     """
     (height, width), (top, left, bottom, right) = _pair(list(sizes)), border
-    if hint((height + top + bottom) * (width + left + right)) > MOST_GROWTH * hint(height * width) + FEW_PIXELS:
+    if hint((height + top + bottom) * (width + left + right)) > MAX_GROWTH * hint(height * width) + FEW_PIXELS:
         raise NotLoweredError("there is no kernel for this padding")
     return border

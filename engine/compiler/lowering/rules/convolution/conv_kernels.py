@@ -52,9 +52,9 @@ def kernels_of(
     by_tile = tiled(context, result, parameters, weight, source, target, size=size)
     yield from _grouped(context, result, parameters, weight, source, target, size or (n, rows, columns))
     if 2 * channels <= context.host.lanes * parameters.groups:
-        dots, by_tile = and_dots(context, by_tile)
+        dots, by_tile = with_dots(context, by_tile)
         yield from dots
-    for filtering in _filterings(context, parameters, weight, shape)[: CANDIDATES - 1]:
+    for filtering in _winograd_variants(context, parameters, weight, shape)[: CANDIDATES - 1]:
         if filtering is None:
             yield from islice(by_tile, 1)
             continue
@@ -163,13 +163,13 @@ def _grouped(
         )
 
 
-def and_dots(context: Context, by_tile: Iterator[Conv]) -> tuple[Iterator[Conv], Iterator[Conv]]:
+def with_dots(context: Context, by_tile: Iterator[Conv]) -> tuple[Iterator[Conv], Iterator[Conv]]:
     """Return the kernels whose vectors run along the sums, if they are faster, and those of ``tiled``."""
     plain = next(by_tile)
-    return _dotted(context, plain), chain([plain], by_tile)
+    return _dot_variants(context, plain), chain([plain], by_tile)
 
 
-def _dotted(context: Context, plain: Conv) -> Iterator[DotConv]:
+def _dot_variants(context: Context, plain: Conv) -> Iterator[DotConv]:
     """Yield the variants of a direct kernel whose vectors run along the sums, if they are faster."""
     if plain.integers:
         return
@@ -180,7 +180,7 @@ def _dotted(context: Context, plain: Conv) -> Iterator[DotConv]:
         yield replace(kernel, tile=tile)
 
 
-def _filterings(
+def _winograd_variants(
     context: Context, parameters: ConvParameters, weight: Array | Strided, shape: tuple[int, ...]
 ) -> list[Filtering | None]:
     """Return the variants of Winograd's algorithm that apply, and None for direct sums, the fastest first."""

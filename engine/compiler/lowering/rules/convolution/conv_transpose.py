@@ -21,11 +21,11 @@ from engine.compiler.kernels.windows import WindowAxis
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.fusion import Result, as_image
 from engine.compiler.lowering.layout import BORDER_RULES, NO_BORDER, Border
-from engine.compiler.lowering.rules.convolution.conv_geometry import ConvParameters, bearable
+from engine.compiler.lowering.rules.convolution.conv_geometry import ConvParameters, checked_border
 from engine.compiler.lowering.rules.convolution.conv_kernels import direct, raw_strides
 from engine.compiler.lowering.rules.convolution.conv_steps import chosen_step, packed_in_run, weights_of
 from engine.compiler.lowering.rules.convolution.conv_transpose_alternatives import (
-    MOST_PHASES,
+    MAX_PHASES,
     lower_overlap_add,
     lower_pixel_shuffle,
     prefers_overlap_add,
@@ -80,7 +80,7 @@ def phases(kernel: int, stride: int, padding: int, count: int, dilation: int = 1
     """
     reached = {(k * dilation - padding) % stride for k in range(kernel)}
     met = sorted(phase for phase in reached if phase < count)
-    if len(met) > MOST_PHASES:
+    if len(met) > MAX_PHASES:
         raise NotLoweredError("there is no kernel for this stride")
     found = []
     for phase in met:
@@ -112,7 +112,7 @@ def _strides_of(layer: ConvTranspose, kernel: tuple[int, ...], sizes: tuple[int,
     """Return the strides; an axis of size 1 gets one with which every output meets a single tap."""
     strides = spread(layer.stride, layer.spatial_rank, "stride")
     return tuple(
-        k if size == 1 and s < k <= MOST_PHASES else s for k, s, size in zip(kernel, strides, sizes, strict=True)
+        k if size == 1 and s < k <= MAX_PHASES else s for k, s, size in zip(kernel, strides, sizes, strict=True)
     )
 
 
@@ -120,7 +120,7 @@ def _border(rows: list[Phase], columns: list[Phase], sizes: tuple[int, ...]) -> 
     height, width = (1, *sizes)[-2:]
     ends = [[each.margins(size) for each in axis] for axis, size in ((rows, height), (columns, width))]
     (top, bottom), (left, right) = (map(max, zip((0, 0), *each, strict=True)) for each in ends)
-    return bearable((top, left, bottom, right), sizes)
+    return checked_border((top, left, bottom, right), sizes)
 
 
 def _wanted_border(op: RuntimeOperator, x: TensorSpec, y: TensorSpec) -> Border:
@@ -128,7 +128,7 @@ def _wanted_border(op: RuntimeOperator, x: TensorSpec, y: TensorSpec) -> Border:
     if not isinstance(layer, ConvTranspose) or weight is None or x.rank != layer.spatial_rank + 2:
         return NO_BORDER
     if prefers_pixel_shuffle(layer, tuple(weight.shape), x.sizes, y.sizes):
-        return bearable(shuffle_border(layer, tuple(weight.shape[2:])), x.sizes[2:])
+        return checked_border(shuffle_border(layer, tuple(weight.shape[2:])), x.sizes[2:])
     try:
         kernel = tuple(weight.shape[2:])
         _, rows, columns = _axes(layer, kernel, _strides_of(layer, kernel, x.sizes[2:]), y.sizes[2:])
@@ -161,7 +161,7 @@ def lower_conv_transpose(context: Context) -> Lowered:
     weight = weight.reshape(*weight.shape[:2], *(1,) * (5 - weight.ndim), *weight.shape[2:])
     planes = x.shape[2] if len(x.shape) == 5 else 1
     source = raw_strides(image)
-    steps = [] if _is_all_met(axes, strides, sizes[2:]) else [_biased(context, result, bias, sizes[1])]
+    steps = [] if _is_covered(axes, strides, sizes[2:]) else [_biased(context, result, bias, sizes[1])]
     for phase in product(*axes):
         depth, row, column = phase
         taps = _taps(weight, layer.groups, phase)
@@ -196,7 +196,7 @@ def lower_conv_transpose(context: Context) -> Lowered:
     return result.lowered(*copies, *steps)
 
 
-def _is_all_met(axes: Sequence[Sequence[Phase]], strides: tuple[int, ...], sizes: tuple[int, ...]) -> bool:
+def _is_covered(axes: Sequence[Sequence[Phase]], strides: tuple[int, ...], sizes: tuple[int, ...]) -> bool:
     """Return whether every output meets a tap."""
     rank = len(sizes)
     return all(len(each) == min(s, n) for each, s, n in zip(axes[-rank:], strides, sizes, strict=True))

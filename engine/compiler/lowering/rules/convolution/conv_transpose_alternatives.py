@@ -33,8 +33,8 @@ from engine.tensor import Array
 # Output channels up to which kernels of phases fill less than half of any vector.
 FEW_OUTPUTS = 4
 # Limits: channels of the convolution, computed pixels for each kept pixel, and extra pixels allowed.
-MOST_OUTPUTS = 1024
-MOST_CROPPED = 2
+MAX_OUTPUTS = 1024
+MAX_CROPPED = 2
 FEW_PIXELS = 4096
 
 
@@ -49,8 +49,8 @@ def prefers_pixel_shuffle(
     is_even = all(taps % stride == 0 for _, taps, stride, _, _ in axes)
     has_all = all(padding + kept <= (size - 1) * stride + taps for size, taps, stride, padding, kept in axes)
     computed = math.prod(size * stride + taps for size, taps, stride, _, _ in axes)
-    is_few = weight[1] <= FEW_OUTPUTS and 1 < math.prod(strides) <= MOST_OUTPUTS // weight[1]
-    return is_even and has_all and is_few and computed <= MOST_CROPPED * y[2] * y[3] + FEW_PIXELS
+    is_few = weight[1] <= FEW_OUTPUTS and 1 < math.prod(strides) <= MAX_OUTPUTS // weight[1]
+    return is_even and has_all and is_few and computed <= MAX_CROPPED * y[2] * y[3] + FEW_PIXELS
 
 
 def shuffle_border(layer: ConvTranspose, taps: tuple[int, ...]) -> Border:
@@ -67,12 +67,12 @@ def lower_pixel_shuffle(context: Context, layer: ConvTranspose, weight: Array, b
     phases = _convolved(composition, image, weight, bias, strides)
     batch, outputs, *kept = context.result_spec.sizes
     *_, height, width = phases.shape
-    ground = channels_last((batch, outputs, height * strides[0], width * strides[1]))
-    pixels = ground.meta.reshape(batch, outputs, height, strides[0], width, strides[1]).transpose(0, 3, 5, 1, 2, 4)
-    composition.map(Operand(0), phases, target=derived(ground, pixels))
+    buffer = channels_last((batch, outputs, height * strides[0], width * strides[1]))
+    pixels = buffer.meta.reshape(batch, outputs, height, strides[0], width, strides[1]).transpose(0, 3, 5, 1, 2, 4)
+    composition.map(Operand(0), phases, target=derived(buffer, pixels))
     top, left = spread(layer.padding, 2, "padding", 0)
-    part = ground.meta[:, :, top : top + kept[0], left : left + kept[1]]
-    return composition.finish(Operand(0), derived(ground, part))
+    part = buffer.meta[:, :, top : top + kept[0], left : left + kept[1]]
+    return composition.finish(Operand(0), derived(buffer, part))
 
 
 def _convolved(
@@ -97,11 +97,11 @@ def _convolved(
 
 X, Y = Operand(0), Operand(1)
 # Limit of the length of the sums, before cropping, for each element of the result.
-MOST_CUT = 4
+MAX_CUT = 4
 # Most inputs whose outputs overlap; all are in memory before they are summed.
-MOST_OVERLAP = 16
+MAX_OVERLAP = 16
 # Most phases of an axis with kernels of their own.
-MOST_PHASES = 16
+MAX_PHASES = 16
 
 
 def prefers_overlap_add(context: Context, layer: ConvTranspose, outputs: int, taps: int) -> bool:
@@ -109,9 +109,9 @@ def prefers_overlap_add(context: Context, layer: ConvTranspose, outputs: int, ta
     if layer.spatial_rank != 1 or layer.groups != 1 or layer.dilation != (1,) or context.dtype != FLOAT32:
         return False
     (stride,), count, kept = layer.stride, context.tensor(0).shape[2], context.result_spec.sizes[2]
-    if (count - 1) * stride + taps > MOST_CUT * kept or taps > MOST_OVERLAP * stride:
+    if (count - 1) * stride + taps > MAX_CUT * kept or taps > MAX_OVERLAP * stride:
         return False
-    return stride > MOST_PHASES or (stride > 1 and 2 * outputs <= context.host.lanes)
+    return stride > MAX_PHASES or (stride > 1 and 2 * outputs <= context.host.lanes)
 
 
 def lower_overlap_add(context: Context, layer: ConvTranspose, weight: Array, bias: Array | None) -> Lowered:
@@ -127,8 +127,8 @@ def lower_overlap_add(context: Context, layer: ConvTranspose, weight: Array, bia
         composition, derived(x, x.meta.swapaxes(1, 2)), lines, np.ascontiguousarray(weight.reshape(inputs, -1).T)
     )
     apart = frames.meta.reshape(batch, count, outputs, taps).swapaxes(1, 2)
-    ground = overlap_add(composition, derived(frames, apart), stride, padding + length)
-    kept = derived(ground, ground.meta[..., padding : padding + length])
+    buffer = overlap_add(composition, derived(frames, apart), stride, padding + length)
+    kept = derived(buffer, buffer.meta[..., padding : padding + length])
     if bias is None:
         return composition.finish(X, kept)
     return composition.finish(apply("add", X, Y), kept, constant(bias.reshape(1, outputs, 1)))

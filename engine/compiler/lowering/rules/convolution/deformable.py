@@ -22,7 +22,7 @@ from engine.layers.operands.spatial import spread
 from engine.tensor import Array
 
 # Most runs of channels that share offsets and weights, each with code of its own.
-_MOST_SEGMENTS = 32
+_MAX_SEGMENTS = 32
 
 
 @kernels_for(OnnxDeformConv, image=True)
@@ -87,7 +87,7 @@ def _segments(count: int, groups: int, offset_groups: int, taps: int) -> tuple[S
     """Return runs of channels that lie in one group of weights and one of offsets."""
     of_weights, of_offsets = count // groups, count // offset_groups
     ends = sorted({*range(0, count + 1, of_weights), *range(0, count + 1, of_offsets)})
-    if len(ends) - 1 > _MOST_SEGMENTS:
+    if len(ends) - 1 > _MAX_SEGMENTS:
         raise NotLoweredError("there is no kernel for this many groups")
     return tuple(
         Segment(

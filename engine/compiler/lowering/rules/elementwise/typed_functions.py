@@ -16,7 +16,7 @@ from engine.compiler.lowering.rules.elementwise.typed_calls import (
     integer_function,
     number_of,
 )
-from engine.compiler.lowering.rules.elementwise.typed_maps import lower_cast, made_of, operands_of
+from engine.compiler.lowering.rules.elementwise.typed_maps import lower_cast, operands_of, typed_map
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import Lowered, NotLoweredError
 from engine.compiler.lowering.terms.functions import COMPOSED, KERNELS, NAMED
@@ -152,7 +152,7 @@ kernels_for(OnnxCast, CastLike)(lower_cast)
 
 
 @kernels_for(IsNaN, IsInf)
-def lower_question(context: Context) -> Lowered:
+def lower_float_test(context: Context) -> Lowered:
     """Lower the test for NaN or infinity."""
     layer, (x,) = context.layer(Layer), operands_of(context, 1)
     name = "isnan"
@@ -163,7 +163,7 @@ def lower_question(context: Context) -> Lowered:
         name = _IS_INFINITE[signs]
     if not isinstance(x, View) or x.dtype.kind != "f":
         raise NotLoweredError("its operand is not floating point")
-    return made_of(context, apply(name, Operand(0)), [x], domain_of(x.dtype))
+    return typed_map(context, apply(name, Operand(0)), [x], domain_of(x.dtype))
 
 
 @kernels_for(BitShift)
@@ -174,7 +174,7 @@ def lower_shift(context: Context) -> Lowered:
     if not isinstance(x, View) or not isinstance(count, View) or x.dtype.kind not in "iu" or x.dtype != count.dtype:
         raise NotLoweredError("an operand is not a tensor of integers")
     tree = apply("lshift" if layer.direction == "LEFT" else "rshift", Operand(0), Operand(1))
-    return made_of(context, tree, operands, domain_of(x.dtype))
+    return typed_map(context, tree, operands, domain_of(x.dtype))
 
 
 @kernels_for(Pow)

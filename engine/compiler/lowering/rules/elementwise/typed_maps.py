@@ -50,7 +50,7 @@ def lower_comparison(context: Context) -> Lowered:
     name = type(context.layer(Layer)).__name__.lower()
     operands = operands_of(context, 2)
     dtype = result_type(*map(_promoted, operands))
-    return made_of(context, apply(name, *_places(operands, dtype)), operands, domain_of(dtype))
+    return typed_map(context, apply(name, *_operand_terms(operands, dtype)), operands, domain_of(dtype))
 
 
 @kernels_for(*(each for each in comparison.Predicate.__subclasses__() if each.__name__.lower() in _PREDICATES))
@@ -58,7 +58,7 @@ def lower_predicate(context: Context) -> Lowered:
     """Lower a predicate of every element."""
     name = type(context.layer(Layer)).__name__.lower()
     operands = operands_of(context, 1)
-    return made_of(context, apply(name, Operand(0)), operands, domain_of(_dtypes(operands)[0]))
+    return typed_map(context, apply(name, Operand(0)), operands, domain_of(_dtypes(operands)[0]))
 
 
 @kernels_for(*logical.Logical.__subclasses__())
@@ -67,7 +67,9 @@ def lower_logic(context: Context) -> Lowered:
     operands = operands_of(context, 2)
     kinds = {domain_of(each) for each in _dtypes(operands) if each.kind != "b"}
     domain: Domain = kinds.pop() if len(kinds) == 1 else "double" if kinds else "i64"
-    return made_of(context, apply(_WORDS[type(context.layer(Layer)).__name__], *_places(operands)), operands, domain)
+    return typed_map(
+        context, apply(_WORDS[type(context.layer(Layer)).__name__], *_operand_terms(operands)), operands, domain
+    )
 
 
 @kernels_for(comparison.IsClose)
@@ -82,14 +84,14 @@ def lower_is_close(context: Context) -> Lowered:
     tree = apply("logical_or", apply("eq", x, y), is_near)
     if layer.equal_nan:
         tree = apply("logical_or", tree, apply("logical_and", apply("isnan", x), apply("isnan", y)))
-    return made_of(context, tree, operands, domain_of(dtype))
+    return typed_map(context, tree, operands, domain_of(dtype))
 
 
 @kernels_for(mathematics.FloatPower)
 def lower_float_power(context: Context) -> Lowered:
     """Lower a power in float64."""
     operands = operands_of(context, 2)
-    return made_of(context, apply("pow", *_places(operands, _result(context).dtype)), operands, "double")
+    return typed_map(context, apply("pow", *_operand_terms(operands, _result(context).dtype)), operands, "double")
 
 
 @kernels_for(logical.BitwiseNot)
@@ -98,7 +100,7 @@ def lower_bitwise_not(context: Context) -> Lowered:
     operands = operands_of(context, 1)
     is_truth = _dtypes(operands)[0].kind == "b"
     tree = apply("logical_not", Operand(0)) if is_truth else apply("sub", -1, Operand(0))
-    return made_of(context, tree, operands, "i64")
+    return typed_map(context, tree, operands, "i64")
 
 
 @kernels_for(Where)
@@ -124,8 +126,8 @@ def lower_masked_fill(context: Context) -> Lowered:
 def _chosen(context: Context, operands: Sequence[View | float]) -> Lowered:
     dtype = _result(context).dtype
     condition, *values = operands
-    _places(values, dtype)
-    return made_of(context, apply("where", *_places(operands)), operands, domain_of(dtype))
+    _operand_terms(values, dtype)
+    return typed_map(context, apply("where", *_operand_terms(operands)), operands, domain_of(dtype))
 
 
 @kernels_for(To, TypeAs)
@@ -144,7 +146,7 @@ def lower_cast(context: Context) -> Lowered:
     is_cut = x.dtype.kind == "f" and result.dtype.kind in "iu"
     source = x.dtype if is_cut or result.dtype.kind == "b" else result.dtype
     domain: Domain = "double" if np.dtype(np.float64) in (x.dtype, result.dtype) else domain_of(source)
-    return made_of(context, Operand(0), [x], domain, is_cast=True)
+    return typed_map(context, Operand(0), [x], domain, is_cast=True)
 
 
 def _low_precision_cast(context: Context) -> Lowered | None:
@@ -168,7 +170,7 @@ def lower_typed(context: Context) -> Lowered:
     if type(layer) not in EXPRESSION_RULES or type(layer) in unsuited or context.bound.keywords:
         raise NotLoweredError(f"there are no {dtype_name(dtype)} kernels")
     operands = operands_of(context, len(context.bound.positional), may_lack=True)
-    terms = iter(_places(operands, dtype))
+    terms = iter(_operand_terms(operands, dtype))
     arguments = [None if each is None else next(terms) for each in context.arguments()]
     tree = EXPRESSION_RULES[type(layer)](layer, *arguments)
     kinds = {each.dtype for each in operands if isinstance(each, View)}
@@ -181,7 +183,7 @@ def lower_typed(context: Context) -> Lowered:
         is_fine = is_fine and (is_one or kinds == {dtype} or not isinstance(layer, Expression))
     if tree is None or not is_fine:
         raise NotLoweredError(f"there are no {dtype_name(dtype)} kernels")
-    return made_of(context, tree, operands, domain_of(dtype))
+    return typed_map(context, tree, operands, domain_of(dtype))
 
 
 def _has_fractions(tree: Expr, dtype: DType) -> bool:
@@ -216,7 +218,7 @@ def _dtypes(operands: Sequence[View | float]) -> list[DType]:
     return [each.dtype if isinstance(each, View) else np.asarray(each).dtype for each in operands]
 
 
-def _places(operands: Sequence[View | float], dtype: DType | None = None) -> list[Expr]:
+def _operand_terms(operands: Sequence[View | float], dtype: DType | None = None) -> list[Expr]:
     """Return operands as terms; tensors are numbered.
 
     Args:
@@ -242,7 +244,7 @@ def _result(context: Context) -> TensorSpec:
     return spec
 
 
-def made_of(
+def typed_map(
     context: Context, tree: Expr, operands: Sequence[View | float], domain: Domain, *, is_cast: bool = False
 ) -> Lowered:
     """Return the map that computes an expression of these operands; a cast may truncate fractions."""

@@ -29,9 +29,9 @@ from engine.layers.vision.taps import Taps
 from engine.tensor import Array, DType
 
 # Most elements of a new pixel; the code is unrolled over them.
-MOST_TAPS = 64
+MAX_TAPS = 64
 # Up to this size float32 gives exact indices of repeated elements.
-MOST_REPEATED = 2**14
+MAX_REPEATED = 2**14
 # Positions of new elements, by ONNX's coordinate transformation mode.
 _PLACES: Final[dict[str, dict[str, Any]]] = {
     "asymmetric": {},
@@ -53,7 +53,7 @@ def lower_resample(context: Context) -> Lowered:
     taps = [each for _, each in sorted(layer.taps(x.shape, x.dtype, sizes), key=lambda each: each[0])]
     if len(taps) != len(sizes) or len(x.shape) not in (3, 4, 5):
         raise NotLoweredError("there is no kernel for it")
-    return _resampled(context, x, [_evened(each) for each in taps])
+    return _resampled(context, x, [_equal_counts(each) for each in taps])
 
 
 @kernels_for(OnnxResize, OnnxUpsample, image=True, doubles=True)
@@ -74,7 +74,7 @@ def lower_onnx_resize(context: Context) -> Lowered:
     if len(axes) > 3:
         raise NotLoweredError("there is no kernel for this many dimensions")
     if min(axes) > 1 and 3 <= rank <= 5:
-        stays = {axis: _stay(x.shape[axis]) for axis in range(2, rank)}
+        stays = {axis: _identity_taps(x.shape[axis]) for axis in range(2, rank)}
         return _resampled(context, x, [each for _, each in sorted({**stays, **found}.items())])
     n = x.shape[kept[0]] if len(kept) > 1 else 1
     shape = (n, math.prod(x.shape[axis] for axis in kept) // n, *(x.shape[axis] for axis in axes))
@@ -97,10 +97,10 @@ def lower_onnx_resize(context: Context) -> Lowered:
 def _resampled(context: Context, x: View, taps: list[Taps]) -> Lowered:
     """Resample (N, C, *S) along S; axis by axis if all at once have too many taps."""
     before: list[KernelStep] = []
-    while math.prod(len(each.indices) for each in taps) > MOST_TAPS:
+    while math.prod(len(each.indices) for each in taps) > MAX_TAPS:
         axis = max(range(len(taps)), key=lambda axis: len(taps[axis].indices))
         x = _along(context, x, taps, axis, before)
-        taps = [_stay(x.shape[2 + axis]) if other == axis else each for other, each in enumerate(taps)]
+        taps = [_identity_taps(x.shape[2 + axis]) if other == axis else each for other, each in enumerate(taps)]
     result = context.fuse(as_image, is_image=True)
     if not before and len(result.fused.operators) == 1 and all(map(_repeats, taps, x.shape[2:])):
         return result.lowered(_repeated(context, x, result.target))
@@ -155,7 +155,7 @@ def _symbolic_onnx_axes(layer: OnnxResize, x: View, operands: Sequence[object]) 
 
 def _resampled_in_run(context: Context, x: View, axes: Sequence[TableAxis]) -> Lowered:
     """Resample images of symbolic sizes by a table made at run time, unless elements are repeated."""
-    if math.prod(axis.taps for axis in axes) > MOST_TAPS:
+    if math.prod(axis.taps for axis in axes) > MAX_TAPS:
         raise NotLoweredError("there is no kernel for this many taps")
     result = context.fuse(as_image, is_image=True)
     if len(result.fused.operators) == 1 and all(map(_repeats_in_run, axes)):
@@ -191,22 +191,22 @@ def _repeats_in_run(axis: TableAxis) -> bool:
     if axis.method == "stay":
         return True
     times = axis.count // axis.size
-    if is_symbolic(times) or axis.method != "nearest" or axis.ratio == "corners" or not axis.size <= MOST_REPEATED:
+    if is_symbolic(times) or axis.method != "nearest" or axis.ratio == "corners" or not axis.size <= MAX_REPEATED:
         return False
     if not is_same(axis.count, times * axis.size):
         return False
-    number = np.arange(times * MOST_REPEATED, dtype=np.float32)
+    number = np.arange(times * MAX_REPEATED, dtype=np.float32)
     given = axis.ratio if not isinstance(axis.ratio, str) else times if axis.is_scale else 1 / times
     ratio = np.float32(given)
     place = number + np.float32(axis.before)
     place = (place / ratio if axis.is_scale else place * ratio) - np.float32(axis.after)
-    found = np.clip(ROUNDINGS[axis.rounding](place), 0, MOST_REPEATED - 1)
-    return bool(np.array_equal(found, np.repeat(np.arange(MOST_REPEATED), times)))
+    found = np.clip(ROUNDINGS[axis.rounding](place), 0, MAX_REPEATED - 1)
+    return bool(np.array_equal(found, np.repeat(np.arange(MAX_REPEATED), times)))
 
 
 def _along(context: Context, x: View, taps: Sequence[Taps], axis: int, steps: list[KernelStep]) -> View:
     """Resample images or volumes along one of their axes."""
-    one = [each if other == axis else _stay(x.shape[2 + other]) for other, each in enumerate(taps)]
+    one = [each if other == axis else _identity_taps(x.shape[2 + other]) for other, each in enumerate(taps)]
     target = channels_last((*x.shape[:2], *(each.indices.shape[1] for each in one)), dtype=x.dtype)
     image, copies = context.image(x)
     whole = derived(target, as_image(target.meta))
@@ -215,7 +215,7 @@ def _along(context: Context, x: View, taps: Sequence[Taps], axis: int, steps: li
     return target
 
 
-def _stay(size: int) -> Taps:
+def _identity_taps(size: int) -> Taps:
     """Return taps that keep every element."""
     return Taps(indices=np.arange(size)[None])
 
@@ -228,7 +228,7 @@ def _kernel(
     Args:
         shape: (N, C, *S) of the operand.
     """
-    if math.prod(len(each.indices) for each in taps) > MOST_TAPS:
+    if math.prod(len(each.indices) for each in taps) > MAX_TAPS:
         raise NotLoweredError("there is no kernel for this many taps")
     sizes = [each.indices.shape[1] for each in taps]
     if len(taps) == 1:  # a row
@@ -273,7 +273,7 @@ def _repeated(context: Context, x: View, target: View) -> KernelStep:
     return context.copy(repeated, blocks)
 
 
-def _evened(taps: Taps) -> Taps:
+def _equal_counts(taps: Taps) -> Taps:
     """Return equally many taps for every element: unused taps repeat the last one, which shares its weight."""
     if taps.used is None or taps.weights is None:
         return taps

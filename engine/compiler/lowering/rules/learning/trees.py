@@ -18,8 +18,8 @@ from engine.tensor import Array
 
 _COMPARISONS: Final[Mapping[int, Comparison]] = {LEQ: "ole", LT: "olt", GTE: "oge", GT: "ogt", EQ: "oeq", NEQ: "une"}
 # A dense table of values: of more targets, or larger, it would not stay in caches.
-_MOST_TARGETS: Final = 64
-_MOST_VALUES: Final = 1 << 24
+_MAX_TARGETS: Final = 64
+_MAX_VALUES: Final = 1 << 24
 _MISSING: Final = np.uint32(1 << 31)
 
 
@@ -35,7 +35,7 @@ def lower_trees(context: Context) -> Lowered:
     kinds = set(np.unique(mode).tolist())
     if len(kinds) > 1 or not kinds <= _COMPARISONS.keys() or layer.aggregate not in ("SUM", "AVERAGE"):
         raise NotLoweredError("there is no kernel for several comparisons, or extremes")
-    if layer.targets > _MOST_TARGETS or len(x.shape) != 2 or x.strides[1] != 1 or not len(roots):
+    if layer.targets > _MAX_TARGETS or len(x.shape) != 2 or x.strides[1] != 1 or not len(roots):
         raise NotLoweredError("it has too many targets, or its features do not lie in rows")
     if feature.size and int(feature.max()) >= x.shape[1]:
         raise NotLoweredError("it has too few features")
@@ -117,7 +117,7 @@ def _depths(true: Array, false: Array) -> Array:
 def _values(inner: int, first: Array, target: Array, weight: Array, padded: int) -> Array:
     """Return what each node adds to each target."""
     leaves = len(first) - 1
-    if (inner + leaves + 1) * padded > _MOST_VALUES:
+    if (inner + leaves + 1) * padded > _MAX_VALUES:
         raise NotLoweredError("a table of its leaves would be too large")
     values = np.zeros((inner + leaves + 1, padded), np.float32)
     leaf = np.repeat(np.arange(leaves), np.diff(first))

@@ -11,15 +11,15 @@ from engine.layers.onnx.learning.vectors import PairProbabilities
 from engine.tensor import dtype_name
 
 # The matrix of a row is in stack memory.
-_MOST_CLASSES = 32
+_MAX_CLASSES = 32
 
 
 @kernels_for(PairProbabilities)
 def lower_pair_probabilities(context: Context) -> Lowered:
     """Row by row, in float64."""
     classes, wins = context.layer(PairProbabilities).classes, context.elements(0)
-    if wins.dtype.name != "float64" or classes > _MOST_CLASSES:
-        raise NotLoweredError(f"there is no kernel for {dtype_name(wins.dtype)} or more than {_MOST_CLASSES} classes")
+    if wins.dtype.name != "float64" or classes > _MAX_CLASSES:
+        raise NotLoweredError(f"there is no kernel for {dtype_name(wins.dtype)} or more than {_MAX_CLASSES} classes")
     source, result = row_major(wins.shape, wins.dtype), row_major((wins.shape[0], classes), FLOAT32)
     copies = [] if wins.is_row_major else [context.copy(wins, source)]
     kernel = Pairs(rows=wins.shape[0], classes=classes, host=context.host)

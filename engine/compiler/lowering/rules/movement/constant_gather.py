@@ -30,7 +30,7 @@ from engine.promotion import Category, dtype_category
 from engine.tensor import Array, DType, dtype_name
 
 # Most elements with a table of indices.
-_MOST = 2**20
+_MAX_ELEMENTS = 2**20
 MOVES_FIRST: tuple[type[Layer], ...] = (
     Pad, Unfold, FftShift, IfftShift, diagonal.DiagonalEmbed, diagonal.DiagFlat, diagonal.Diag, expand.Repeat,
     expand.RepeatInterleave, expand.Tile, gather.GatherElements, gather.GatherND, gather.OnnxGather,
@@ -62,7 +62,7 @@ def lower_constant_gather(context: Context) -> Lowered:
         raise NotLoweredError("its operands or indices are known only at run time")
     if any(each.dtype != spec.dtype for each in sources) or spec.dtype.itemsize not in ELEMENTS:
         raise NotLoweredError(f"there is no such gather kernel for {dtype_name(spec.dtype)}")
-    if spec.size + sum(each.meta.size for each in sources) > _MOST:
+    if spec.size + sum(each.meta.size for each in sources) > _MAX_ELEMENTS:
         raise NotLoweredError("there is no such gather kernel for so many elements")
     with np.errstate(all="ignore"):
         places, others = _places(layer, [*sources, *arguments[count:]], spec.dtype)
@@ -89,8 +89,8 @@ def _places(layer: Layer, arguments: list[object], dtype: DType) -> tuple[Array,
 
     Elements that are equal when the operands are numbered from another number on are fill values.
     """
-    first, second = (_numbered_result(layer, arguments, at, dtype) for at in (1, 1 + _MOST))
-    is_moved = second == first + _MOST
+    first, second = (_numbered_result(layer, arguments, at, dtype) for at in (1, 1 + _MAX_ELEMENTS))
+    is_moved = second == first + _MAX_ELEMENTS
     if not (is_moved | (first == second)).all():
         raise NotLoweredError("it does more than move elements")
     others = first[~is_moved].astype(dtype)
@@ -132,15 +132,15 @@ def _concatenated(context: Context, sources: list[View], others: Array) -> tuple
     if len(sources) == 1 and not others.size and sources[0].is_row_major:
         (x,) = sources
         return derived(x, x.meta.reshape(-1)), []
-    ground = row_major([sum(each.meta.size for each in sources) + others.size], dtype)
+    buffer = row_major([sum(each.meta.size for each in sources) + others.size], dtype)
     pieces = [*sources, *([constant(others)] if others.size else [])]
     steps, first = [], 0
     for each in pieces:
         last = first + each.meta.size
         if each.meta.size:
-            steps.append(context.copy(each, derived(ground, ground.meta[first:last].reshape(each.shape))))
+            steps.append(context.copy(each, derived(buffer, buffer.meta[first:last].reshape(each.shape))))
         first = last
-    return ground, steps
+    return buffer, steps
 
 
 for _each in (*MOVES_FIRST, *MOVES_ALL):

@@ -23,7 +23,7 @@ from engine.promotion import cast
 from engine.tensor import Array, DType, TensorSpec
 
 # Most elements of a constant with different numbers.
-_MOST = 2**16
+_MAX_ELEMENTS = 2**16
 
 
 def _spec(context: Context) -> TensorSpec:
@@ -119,7 +119,7 @@ def _whole(context: Context, index: int, default: int) -> int:
 def lower_eye(context: Context) -> Lowered:
     """Lower ones on a diagonal."""
     spec, x = _spec(context), context.argument(0)
-    if not isinstance(x, View) or (spec.size or 0) > _MOST:
+    if not isinstance(x, View) or (spec.size or 0) > _MAX_ELEMENTS:
         raise NotLoweredError("there is no kernel for this many elements")
     return context.lowered(constant(np.asarray(context.layer(EyeLike).forward(np.empty(x.shape, x.dtype)))))
 

@@ -36,7 +36,7 @@ from engine.layers.shape.join import PadSequence, Stack
 from engine.layers.shape.permute import Flip, FlipOne
 
 # Most parts of patches, each a map of its own.
-MOST_PATCH_PARTS = 64
+MAX_PATCH_PARTS = 64
 
 
 @kernels_for(Complex, Polar)
@@ -140,24 +140,24 @@ def lower_col2im(context: Context) -> Lowered:
 def _fold_patches(context: Context, windows: Sequence[Window]) -> Lowered:
     x, composition, sizes = context.tensor(0), Composition(context), context.result_spec.sizes
     pieces = [*product(*map(_pieces, windows))]
-    if len(pieces) > MOST_PATCH_PARTS:
+    if len(pieces) > MAX_PATCH_PARTS:
         raise NotLoweredError("there is no kernel for patches that overlap so often")
     *lead, height, width = sizes
     counts = [window.count(size) or 0 for window, size in zip(windows, (height, width), strict=True)]
     patches = composition.shaped(x, [*lead, *(window.kernel for window in windows), *counts])
     around = [size + window.before + window.after for size, window in zip((height, width), windows, strict=True)]
-    ground = row_major([*lead, *around], FLOAT32)
-    composition.steps.append(fill(context, ground, 0.0))
+    buffer = row_major([*lead, *around], FLOAT32)
+    composition.steps.append(fill(context, buffer, 0.0))
     for rows, columns in pieces:
         patch = patches.meta[..., rows, columns, :, :]
-        begin = ground.meta[..., rows.start * windows[0].dilation :, columns.start * windows[1].dilation :]
+        begin = buffer.meta[..., rows.start * windows[0].dilation :, columns.start * windows[1].dilation :]
         *outer, down, across = begin.strides
         taps = windows[0].dilation * down, windows[1].dilation * across
         distances = windows[0].stride * down, windows[1].stride * across
-        place = derived(ground, begin.as_strided(patch.shape, (*outer, *taps, *distances)))
+        place = derived(buffer, begin.as_strided(patch.shape, (*outer, *taps, *distances)))
         composition.map(apply("add", Operand(0), Operand(1)), place, derived(patches, patch), target=place)
     (top, left) = (window.before for window in windows)
-    inner = derived(ground, ground.meta[..., top : top + height, left : left + width])
+    inner = derived(buffer, buffer.meta[..., top : top + height, left : left + width])
     return composition.finish(Operand(0), inner)
 
 
@@ -186,14 +186,14 @@ def lower_pad_sequence(context: Context) -> Lowered:
 
 
 # Most stacked tensors, each with a copy of its own.
-MOST_STACKED = 256
+MAX_STACKED = 256
 
 
 @kernels_for(Stack)
 def lower_stack(context: Context) -> Lowered:
     """Lower a stack: every tensor is copied to its position along the new dimension."""
     parts = [context.elements(index) for index, _ in enumerate(context.arguments())]
-    if len(parts) > MOST_STACKED:
+    if len(parts) > MAX_STACKED:
         raise NotLoweredError("there is no kernel for this many tensors")
     if len({part.dtype for part in parts}) > 1:
         raise NotLoweredError("there is no kernel for several dtypes")
@@ -240,9 +240,9 @@ def lower_unfold(context: Context) -> Lowered:
     pairs = [(window.before, window.after) for window in layer.windows]
     if any(map(any, pairs)):
         around = [(0, 0)] * (len(x.shape) - 2) + pairs
-        ground = row_major([size + sum(pair) for size, pair in zip(x.shape, around, strict=True)], FLOAT32)
-        steps += padded(context, x, ground, around, "constant")
-        x = ground
+        buffer = row_major([size + sum(pair) for size, pair in zip(x.shape, around, strict=True)], FLOAT32)
+        steps += padded(context, x, buffer, around, "constant")
+        x = buffer
     patches = derived(x, window_columns(x.meta, layer.windows))
     return context.lowered(target, *steps, context.copy(patches, derived(target, target.meta.reshape(patches.shape))))
 
@@ -259,7 +259,7 @@ def lower_triangle(context: Context) -> Lowered:
     mask = np.asarray(layer.forward(np.ones(x.shape[-2:], np.bool_), *given))
     tree = apply("where", Operand(1), Operand(0), 0)
     if x.dtype == FLOAT32:
-        return composition.finish(tree, x, _wide(constant(mask.astype(np.float32)), x))
+        return composition.finish(tree, x, _broadcast(constant(mask.astype(np.float32)), x))
     target = row_major(x.shape, x.dtype)
     composition.typed(target, tree, x, constant(mask), domain=domain_of(x.dtype))
     return context.lowered(target, *composition.steps)
@@ -282,5 +282,5 @@ def _symbolic_triangle(context: Context, x: View, layer: Layer, given: list[obje
     return context.lowered(target, down, across, *composition.steps)
 
 
-def _wide(matrix: View, x: View) -> View:
+def _broadcast(matrix: View, x: View) -> View:
     return derived(matrix, matrix.meta.broadcast_to(x.shape))

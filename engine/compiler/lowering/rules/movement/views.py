@@ -65,7 +65,7 @@ VIEWS = (
     diagonal.MatrixDiagonal,
 )
 # Most dimensions of a roll, each of which doubles the copies.
-MOST_ROLLED = 3
+MAX_ROLLED = 3
 CHANNEL_SELECTORS.update(
     (slicing.Slice, slicing.Narrow, onnx_shape.OnnxSlice, split.Split, split.Chunk, split.TensorSplit)
 )
@@ -149,7 +149,7 @@ def lower_roll(context: Context) -> Lowered:
     layer, x = context.layer(permute.Roll), context.elements(0)
     if layer.dims is None or len({dim % len(x.shape) for dim in layer.dims}) < len(layer.dims):
         raise NotLoweredError("there is no kernel for a roll of all dimensions as one, or of one dimension twice")
-    if len(layer.dims) > MOST_ROLLED:
+    if len(layer.dims) > MAX_ROLLED:
         raise NotLoweredError("there is no kernel for a roll of this many dimensions")
     target = context.allocate_like(x)
     pairs = [(x, target)]
@@ -192,7 +192,7 @@ def lower_cat(context: Context) -> Lowered:
         else:
             steps.append(context.copy(part, place))
         first += part.shape[axis]
-    together = None if in_place else _together(parts, axis)
+    together = None if in_place else _joined_view(parts, axis)
     if together is not None:
         return context.lowered(together)
     return Lowered(
@@ -204,7 +204,7 @@ def _is_same(a: View, b: View) -> bool:
     return a.storage is b.storage and a.offset == b.offset and a.strides == b.strides
 
 
-def _together(parts: list[View], axis: int) -> View | None:
+def _joined_view(parts: list[View], axis: int) -> View | None:
     """Return the parts as one view, if they are contiguous in one storage already."""
     first = parts[0]
     step = first.meta.strides[axis]

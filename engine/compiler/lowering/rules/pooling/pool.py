@@ -64,7 +64,7 @@ def three(axes: Sequence[WindowAxis]) -> Sequence[WindowAxis]:
 
 
 # Largest index in int32.
-_MOST_PLACES = 2**31 - 1
+_MAX_PLACES = 2**31 - 1
 
 
 def with_places(
@@ -83,7 +83,7 @@ def with_places(
     if len(x.shape) == spatial_rank + 1:
         x = derived(x, x.meta[None])
     spec = context.lowering.spec(outputs[0])
-    if spec is None or math.prod(x.shape[2:]) > _MOST_PLACES:
+    if spec is None or math.prod(x.shape[2:]) > _MAX_PLACES:
         raise NotLoweredError("there is no kernel for this many indices")
     counts = spec.sizes[-spatial_rank:]
     image, copies = context.image(x)
@@ -105,7 +105,7 @@ def with_places(
     )
     steps = [*copies, context.step(kernel, image, target, numbers)]
     if in_whole:
-        steps.append(_moved(context, places, x.shape[2:]))
+        steps.append(_global_indices(context, places, x.shape[2:]))
     views = [values, places]
     if len(spec.sizes) == spatial_rank + 1:
         views = [derived(each, each.meta[0]) for each in views]
@@ -115,7 +115,7 @@ def with_places(
     return Lowered(views=found, steps=steps)
 
 
-def _moved(context: Context, places: View, sizes: Sequence[int]) -> KernelStep:
+def _global_indices(context: Context, places: View, sizes: Sequence[int]) -> KernelStep:
     """Return the step that turns indices in images into indices in the whole tensor."""
     n, channels = places.shape[:2]
     first = np.arange(n * channels).reshape(n, channels, *(1,) * len(sizes)) * math.prod(sizes)
@@ -243,8 +243,8 @@ def _one_image(context: Context, x: View) -> tuple[View, Sequence[KernelStep]]:
         return context.image(x)
     n, c, depth, height, width = x.shape
     steps: Sequence[KernelStep] = ()
-    is_piece = depth == 1 or x.meta.strides[2] == height * x.meta.strides[3]
-    if x.strides[1] > 1 or not is_piece:
+    is_contiguous = depth == 1 or x.meta.strides[2] == height * x.meta.strides[3]
+    if x.strides[1] > 1 or not is_contiguous:
         dense = channels_last(x.shape, dtype=x.dtype)
         x, steps = dense, [context.copy(x, dense)]
     return derived(x, x.meta.reshape(n, c, depth * height, width)), steps

@@ -64,7 +64,7 @@ def lower_chain(context: Context, chain: Chain) -> Lowered:
     query = _factor(context, chain.query, first, finest)
     for each in chain.scales:
         query = scaling.map(
-            PRODUCT, query, split_batch(context.stored(_given(context, each.source)), each.batch, finest)
+            PRODUCT, query, split_batch(context.stored(_value_of(context, each.source)), each.batch, finest)
         )
     columns = _factor(context, chain.columns, first, finest)
     target = context.lowering.allocate(context.op.outputs[0], is_image=False)
@@ -89,13 +89,13 @@ def _factor(context: Context, factor: MatrixFactor, stack: Sequence[int], finest
 
 
 def _mask(context: Context, mask: ChainMask, finest: Sequence[int]) -> MaskView:
-    found = mask_of(context, _given(context, mask.source), "keep" if mask.kind == "keep" else "drop")
+    found = mask_of(context, _value_of(context, mask.source), "keep" if mask.kind == "keep" else "drop")
     if found is None or (found.kind == "add") != (mask.kind == "add"):
         raise NotLoweredError("its mask has another dtype")
     return replace(found, view=split_batch(found.view, mask.batch, finest), fill=mask.fill, is_added=False)
 
 
-def _given(context: Context, source: RuntimeOperand | Array) -> View | object:
+def _value_of(context: Context, source: RuntimeOperand | Array) -> View | object:
     return source if isinstance(source, np.ndarray) else context.lowering.value(source)
 
 

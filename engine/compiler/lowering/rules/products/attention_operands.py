@@ -104,7 +104,7 @@ def in_groups(attn: AttentionOperands) -> AttentionOperands:
 
 X, Y = Operand(0), Operand(1)
 # Most elements of a causal mask.
-_MOST_PLACES = 1 << 24
+_MAX_PLACES = 1 << 24
 
 
 def unfused_attention(context: Context, attn: AttentionOperands, *, cap: float = 0.0) -> tuple[View, list[KernelStep]]:
@@ -132,7 +132,7 @@ def unfused_attention(context: Context, attn: AttentionOperands, *, cap: float =
 
 
 def _causal(sizes: Sequence[int]) -> MaskView:
-    if math.prod(sizes) > _MOST_PLACES:
+    if math.prod(sizes) > _MAX_PLACES:
         raise NotLoweredError("there is no kernel for this many scores")
     return MaskView(constant(np.tri(*sizes, dtype=np.bool_)), "keep")
 

@@ -29,7 +29,7 @@ from engine.promotion import broadcast_sizes
 X, Y = Operand(0), Operand(1)
 _PRODUCT = apply("mul", X, Y)
 # Most products of pairs in a bilinear layer.
-MOST_PAIRS = 1 << 24
+MAX_PAIRS = 1 << 24
 
 
 @kernels_for(Dot, Vdot, Vecdot, doubles=True)
@@ -70,7 +70,7 @@ def lower_bilinear(context: Context) -> Lowered:
     a, b, weight, bias = context.tensor(0), context.tensor(1), context.weight(2), context.optional_weight(3)
     left, right = derived(a, a.meta[..., :, None]), derived(b, b.meta[..., None, :])
     sizes = broadcast_sizes(left.shape, right.shape)
-    if math.prod(sizes) > MOST_PAIRS or (bias is not None and bias.ndim != 1):
+    if math.prod(sizes) > MAX_PAIRS or (bias is not None and bias.ndim != 1):
         raise NotLoweredError("there is no kernel for this many pairs")
     composition = Composition(context)
     pairs = composition.map(apply("mul", Operand(0), Operand(1)), left, right)

@@ -23,7 +23,7 @@ from engine.tensor import Array
 _PRODUCT = apply("mul", Operand(0), Operand(1))
 # Rows and columns from which a batch of products is as fast as one product with the batch as rows, and most batch
 # dimensions, of which an operand may lack some, that need no copy.
-LEAST_ROWS, LEAST_COLUMNS, MOST_STACKED = 4, 4, 2
+MIN_ROWS, MIN_COLUMNS, MAX_STACKED = 4, 4, 2
 _Groups = tuple[list[str], list[str], list[str]]
 _Term = tuple[View, Labels]
 
@@ -42,7 +42,7 @@ def lower_einsum(context: Context) -> Lowered:
     operands: list[_Term] = []
     for number, (view, term) in enumerate(zip(views, equation.terms, strict=True)):
         others = {*output}.union(*(each for k, each in enumerate(equation.terms) if k != number))
-        operands.append(_lone(composition, *_diagonal(view, term), others))
+        operands.append(_without_lone_labels(composition, *_diagonal(view, term), others))
     while len(operands) > 2:
         needed = {*output}.union(*(term for _, term in operands[2:]))
         operands[:2] = [contracted(composition, *operands[0], *operands[1], needed)]
@@ -52,7 +52,7 @@ def lower_einsum(context: Context) -> Lowered:
         return composition.finish(Operand(0), turned)
     left, right = operands
     if {*left[1], *right[1]} == {*output}:
-        return composition.finish(_PRODUCT, *(_spread(*each, output) for each in operands))
+        return composition.finish(_PRODUCT, *(_expanded(*each, output) for each in operands))
     if output and output[-1] not in right[1]:  # columns are contiguous in the result
         left, right = right, left
     lowered = _pair(context, left, right, output, composition.steps)
@@ -82,7 +82,7 @@ def contracted(
     """Return the product of two operands of several, summed over labels that occur nowhere else, and its labels."""
     context, kept = composition.context, tuple(each for each in dict.fromkeys((*a, *b)) if each in needed)
     if all(label in needed for label in (*a, *b)):
-        wide = [_spread(view, term, kept) for view, term in ((first, a), (second, b))]
+        wide = [_expanded(view, term, kept) for view, term in ((first, a), (second, b))]
         return composition.map(_PRODUCT, *wide), kept
     sizes, summed = _sizes((first, a), (second, b)), _summed(a, b, kept)
     batch, rows, columns = _groups(a, b, kept)
@@ -95,7 +95,7 @@ def contracted(
     return derived(target, target.meta.reshape([sizes[label] for label in labels])), labels
 
 
-def _spread(view: View, term: Labels, labels: Labels) -> View:
+def _expanded(view: View, term: Labels, labels: Labels) -> View:
     """Return an operand with a dimension, possibly of size 1, for each label."""
     order = [term.index(label) for label in labels if label in term]
     places = (*(slice(None) if label in term else None for label in labels), Ellipsis)
@@ -131,8 +131,8 @@ def _neighbours(a: Labels, b: Labels, output: Labels, sizes: Mapping[str, int]) 
     found = [*output[:begin]], [*output[begin:first]], [*output[first:end]]
     whole = _groups(a, b, output)
     spans = [[math.prod(sizes[label] for label in group) for group in groups[1:]] for groups in (found, whole)]
-    is_broad = all(n >= min(m, least) for n, m, least in zip(*spans, (LEAST_ROWS, LEAST_COLUMNS), strict=True))
-    return found if is_broad and len(found[0]) <= MOST_STACKED else None
+    is_broad = all(n >= min(m, least) for n, m, least in zip(*spans, (MIN_ROWS, MIN_COLUMNS), strict=True))
+    return found if is_broad and len(found[0]) <= MAX_STACKED else None
 
 
 def _summed(a: Labels, b: Labels, output: Labels) -> list[str]:
@@ -177,7 +177,9 @@ def _diagonal(view: View, term: Labels) -> tuple[View, Labels]:
     return derived(view, view.meta.as_strided([each.pop() for each in sizes], strides)), labels
 
 
-def _lone(composition: Composition, view: View, term: Labels, others: Collection[str]) -> tuple[View, Labels]:
+def _without_lone_labels(
+    composition: Composition, view: View, term: Labels, others: Collection[str]
+) -> tuple[View, Labels]:
     """Sum an operand over labels that occur neither in the result nor in another operand."""
     axes = [axis for axis, label in enumerate(term) if label not in others]
     if not axes:
@@ -203,7 +205,7 @@ def _matrices(
         sizes: of the labels; an operand may have 1.
     """
     order = tuple(label for group in groups for label in group)
-    turned, count = _spread(view, labels, order), len(groups[0])
+    turned, count = _expanded(view, labels, order), len(groups[0])
     wide = derived(view, turned.meta.broadcast_to((*turned.shape[:count], *(sizes[each] for each in order[count:]))))
     merged = (*wide.shape[:count], *(math.prod(sizes[label] for label in group) for group in groups[1:]))
     found = wide.derive(wide.meta.reshape(merged))

@@ -28,7 +28,7 @@ from engine.layers.signal.fourier import OneAxis, SeveralAxes
 from engine.tensor import Array, TensorSpec
 
 # Largest matrix for few rows and for many rows; beyond that an FFT, which takes n log n, is faster.
-FEW_PRODUCTS, MOST_PRODUCTS = 2**16, 2**19
+FEW_PRODUCTS, MAX_PRODUCTS = 2**16, 2**19
 MANY_ROWS = 16
 
 
@@ -75,7 +75,7 @@ def _transformed(context: Context, x: View, stage: _Stage, steps: list[KernelSte
     """Return the transform of a tensor, as the product of its rows with a matrix."""
     moved = derived(x, x.meta.moveaxis(stage.axis, -1))
     size, count = moved.shape[-1], moved.meta.size // moved.shape[-1]
-    if 2 * size * stage.points > (MOST_PRODUCTS if count >= MANY_ROWS else FEW_PRODUCTS):
+    if 2 * size * stage.points > (MAX_PRODUCTS if count >= MANY_ROWS else FEW_PRODUCTS):
         raise NotLoweredError("numpy is faster for so many points")
     matrix = stage.matrix(size, x.dtype == COMPLEX64)
     dtype = COMPLEX64 if matrix.dtype.kind == "c" else FLOAT32
@@ -145,7 +145,7 @@ def lower_stft(context: Context) -> Lowered:
 
 def _units(size: int, parts: int, results: int, rows: int) -> Array:
     """Return the unit vectors, (size * parts, size, parts)."""
-    if size * parts * results > (MOST_PRODUCTS if rows >= MANY_ROWS else FEW_PRODUCTS):
+    if size * parts * results > (MAX_PRODUCTS if rows >= MANY_ROWS else FEW_PRODUCTS):
         raise NotLoweredError("numpy is faster for so many points")
     return np.eye(size * parts).reshape(-1, size, parts)
 

@@ -49,7 +49,7 @@ def lower_causal_mask(context: Context) -> Lowered:
 def lower_grouped(context: Context) -> Lowered:
     """Lower rotary embedding, the update of the cache, and attention."""
     layer, steps = context.layer(GroupQueryAttention), Composition(context)
-    if layer.smooth_softmax == 1 or _given(context, 11) is not None:
+    if layer.smooth_softmax == 1 or _argument(context, 11) is not None:
         raise NotLoweredError("there is no kernel for attention sinks")
     q, k, v = _heads(context, layer)
     batch, _, length, size = q.shape
@@ -59,8 +59,8 @@ def lower_grouped(context: Context) -> Lowered:
         raise NotLoweredError("the number of keys is known only at run time")
     rows = _Rows.of(steps, batch, length, total)
     if layer.do_rotary:
-        q, k = (_turned(steps, each, rows, layer) for each in (q, k))
-    kept = [_kept(steps, new, old, rows, index) for index, (new, old) in enumerate(zip((k, v), past, strict=True), 1)]
+        q, k = (_rotated(steps, each, rows, layer) for each in (q, k))
+    kept = [_cache(steps, new, old, rows, index) for index, (new, old) in enumerate(zip((k, v), past, strict=True), 1)]
     keys, values = (derived(each, each.meta[:, :, :total]) for each in kept)
     target = context.lowering.allocate(context.op.outputs[0], is_image=False)
     attn = AttentionOperands(
@@ -112,20 +112,20 @@ class _Rows:
         return cls(length, total, before, places)
 
 
-def _given(context: Context, index: int) -> object:
+def _argument(context: Context, index: int) -> object:
     return context.argument(index) if index < len(context.bound.positional) else None
 
 
 def _earlier(context: Context, index: int) -> View | None:
     """Return earlier keys or values, if there are any."""
-    value = _given(context, index)
+    value = _argument(context, index)
     is_empty = isinstance(value, View | np.ndarray) and 0 in value.shape
     return None if value is None or is_empty else context.tensor(index)
 
 
 def _total(context: Context) -> int | None:
     """Return the maximum number of keys, if it is known now."""
-    value = _given(context, 6)
+    value = _argument(context, 6)
     return int(np.reshape(value, ())) if isinstance(value, np.ndarray | int) and np.size(value) == 1 else None
 
 
@@ -133,7 +133,7 @@ def _heads(context: Context, layer: GroupQueryAttention) -> list[View]:
     """Return queries (B, H, S, E), keys and values (B, G, S, E)."""
     query, groups = context.tensor(0), layer.kv_num_heads
     batch, length, width = query.shape
-    if _given(context, 1) is not None:
+    if _argument(context, 1) is not None:
         parts = [(query, query.meta)] + [(each, each.meta) for each in (context.tensor(1), context.tensor(2))]
     else:
         size = width // (layer.num_heads + 2 * groups)
@@ -148,10 +148,10 @@ def _heads(context: Context, layer: GroupQueryAttention) -> list[View]:
     ]
 
 
-def _turned(composition: Composition, x: View, rows: _Rows, layer: GroupQueryAttention) -> View:
+def _rotated(composition: Composition, x: View, rows: _Rows, layer: GroupQueryAttention) -> View:
     """Return x with rotary embedding: pairs of elements rotated by the angles of their positions."""
     context = composition.context
-    places = rows.places if _given(context, 9) is None else indices_of(context.argument(9), context)
+    places = rows.places if _argument(context, 9) is None else indices_of(context.argument(9), context)
     batch, _, length, size = x.shape
     half = context.tensor(7).shape[-1]
     if places.shape != (batch, length) or 2 * half > size:
@@ -179,7 +179,7 @@ def _turned(composition: Composition, x: View, rows: _Rows, layer: GroupQueryAtt
     return target
 
 
-def _kept(composition: Composition, new: View, past: View | None, rows: _Rows, index: int) -> View:
+def _cache(composition: Composition, new: View, past: View | None, rows: _Rows, index: int) -> View:
     """Return the cache with new keys or values after the earlier ones, and zeros after them."""
     context, (batch, groups, _, size) = composition.context, new.shape
     room = max(rows.total, 0 if past is None else past.shape[2])
@@ -217,7 +217,7 @@ def _masks(composition: Composition, rows: _Rows, window: int) -> list[MaskView]
     if window >= 0:
         tree = apply("logical_and", tree, apply("gt", X, apply("sub", place, max(window, 1))))
     composition.typed(mask, tree, keys, own, line, domain="i64")
-    bias = _given(context, 10)
+    bias = _argument(context, 10)
     if bias is None:
         return [MaskView(mask, "keep")]
     view = context.stored(bias)

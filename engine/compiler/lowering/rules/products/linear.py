@@ -12,7 +12,7 @@ from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.fusion import Result, unfused
 from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.convolution.conv_geometry import ConvParameters
-from engine.compiler.lowering.rules.convolution.conv_kernels import and_dots, flat_filters, tiled
+from engine.compiler.lowering.rules.convolution.conv_kernels import flat_filters, tiled, with_dots
 from engine.compiler.lowering.rules.movement.padding import fill
 from engine.compiler.lowering.steps import KernelStep, Lowered, dense_strides, derived
 from engine.compiler.storage import FLOAT32, View, is_aliasing, row_major, spaced_rows
@@ -82,7 +82,7 @@ def linear_step(
         dense_strides(result.image),
     )
     by_tile = tiled(context, result, parameters, filters, source, target)
-    return context.select(chain(*and_dots(context, by_tile)), step_of)
+    return context.select(chain(*with_dots(context, by_tile)), step_of)
 
 
 def rows_as_image(array: Strided) -> Strided:
@@ -115,11 +115,11 @@ def overlap_add(composition: Composition, frames: View, hop: int, least: int = 0
         least: minimum length; shorter results are padded with zeros.
     """
     batch, channels, count, size = frames.shape
-    ground = row_major((batch, channels, max((count - 1) * hop + size, least)), FLOAT32)
-    composition.steps.append(fill(composition.context, ground, 0.0))
+    buffer = row_major((batch, channels, max((count - 1) * hop + size, least)), FLOAT32)
+    composition.steps.append(fill(composition.context, buffer, 0.0))
     for first in range(0, size, hop):
-        begin, piece = ground.meta[..., first:], frames.meta[..., first : first + hop]
+        begin, part = buffer.meta[..., first:], frames.meta[..., first : first + hop]
         *outer, step = begin.strides
-        place = derived(ground, begin.as_strided(piece.shape, (*outer, hop * step, step)))
-        composition.map(apply("add", X, Y), place, derived(frames, piece), target=place)
-    return ground
+        place = derived(buffer, begin.as_strided(part.shape, (*outer, hop * step, step)))
+        composition.map(apply("add", X, Y), place, derived(frames, part), target=place)
+    return buffer

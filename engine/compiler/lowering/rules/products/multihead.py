@@ -43,7 +43,7 @@ def lower_multihead(context: Context) -> Lowered:
         raise NotLoweredError("there is no kernel for keys that are added beside a mask")
     if added:
         key, value = (
-            _longer(context, arrangement, each, [pair[k] for pair in added], steps)
+            _with_rows(context, arrangement, each, [pair[k] for pair in added], steps)
             for k, each in enumerate((key, value))
         )
     target = spaced_rows(query.shape, context.dtype)
@@ -62,7 +62,7 @@ def lower_multihead(context: Context) -> Lowered:
     if wanted or context.dtype != FLOAT32:
         found, further = unfused_attention(context, attn)
         steps += further
-        weights = {context.op.outputs[index].name: _given_out(context, found, index, steps) for index in wanted}
+        weights = {context.op.outputs[index].name: _returned_weights(context, found, index, steps) for index in wanted}
     else:
         steps += attention_steps(context, attn)
     if ATTENDED not in kinds and weights:
@@ -76,7 +76,7 @@ def lower_multihead(context: Context) -> Lowered:
     return Lowered(views={**lowered.views, **weights}, steps=[*steps, *lowered.steps], fusions=lowered.fusions)
 
 
-def _given_out(context: Context, weights: View, index: int, steps: list[KernelStep]) -> View:
+def _returned_weights(context: Context, weights: View, index: int, steps: list[KernelStep]) -> View:
     """Return the weights (batch, heads, queries, keys) as a result: all, or their mean over the heads."""
     spec = context.lowering.spec(context.op.outputs[index])
     if spec is None:
@@ -101,7 +101,7 @@ class _Heads:
         return derived(sequence, array.reshape(*array.shape[:2], heads, array.shape[2] // heads).transpose(0, 2, 1, 3))
 
 
-def _longer(
+def _with_rows(
     context: Context, arrangement: Arrangement, sequence: View, rows: Sequence[Array], steps: list[KernelStep]
 ) -> View:
     """Return sequences with the same rows appended to each."""
@@ -132,13 +132,13 @@ def _projected(context: Context, sequences: Sequence[View], steps: list[KernelSt
         for some in [members] if alike else [[each] for each in members]:
             weight = np.concatenate([parts[each][0] for each in some])
             biases = [bias for each in some if (bias := parts[each][1]) is not None]
-            joined = _into(context, sequences[some[0]], weight, np.concatenate(biases) if biases else None, steps)
+            joined = _linear(context, sequences[some[0]], weight, np.concatenate(biases) if biases else None, steps)
             width = joined.shape[-1] // len(some)
             result += [derived(joined, joined.meta[..., k * width : (k + 1) * width]) for k in range(len(some))]
     return result
 
 
-def _into(context: Context, x: View, weight: Array, bias: Array | None, steps: list[KernelStep]) -> View:
+def _linear(context: Context, x: View, weight: Array, bias: Array | None, steps: list[KernelStep]) -> View:
     """Return a projected sequence."""
     rows, copies = context.rows(x)
     target = spaced_rows((*x.shape[:-1], len(weight)), context.dtype)

@@ -14,7 +14,7 @@ from engine.compiler.kernels.expr import Number, Operand, apply
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.movement.padding import padded
-from engine.compiler.lowering.rules.products.fourier import MOST_PRODUCTS
+from engine.compiler.lowering.rules.products.fourier import MAX_PRODUCTS
 from engine.compiler.lowering.rules.products.linear import multiply_frames, overlap_add
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import COMPLEX64, Lowered, NotLoweredError, as_words, derived
@@ -27,7 +27,7 @@ from engine.tensor import Array
 
 X, Y = Operand(0), Operand(1)
 # Smallest sum of squared windows to divide by; the reference refuses smaller ones.
-_LEAST_SHARE = 1e-11
+_MIN_SHARE = 1e-11
 
 
 @kernels_for(Stft)
@@ -39,7 +39,7 @@ def lower_stft(context: Context) -> Lowered:
     signals = composition.shaped(x, [1, *x.shape][-2:])
     scale = 1 / math.sqrt(layer.n_fft) if layer.normalized else 1.0
     is_half = layer.is_half(x.dtype)
-    spectrum = _spectrum(composition, signals, layer.framing, _given(context), is_half=is_half, scale=scale)
+    spectrum = _spectrum(composition, signals, layer.framing, _window_operand(context), is_half=is_half, scale=scale)
     turned = derived(spectrum, spectrum.meta.swapaxes(1, 2))
     turned = turned if len(x.shape) == 2 else derived(turned, turned.meta[0])
     return context.lowered(turned if layer.gives_complex else as_words(turned), *composition.steps)
@@ -49,12 +49,12 @@ def lower_stft(context: Context) -> Lowered:
 def lower_spectrogram(context: Context) -> Lowered:
     """Lower a power of the transforms' magnitudes, or the transforms."""
     layer, x, composition = context.layer(Spectrogram), context.tensor(0), Composition(context)
-    window, length = _given(context), x.shape[-1] if x.shape else 0
+    window, length = _window_operand(context), x.shape[-1] if x.shape else 0
     if window is None or not length:
         raise NotLoweredError("its window or signal is missing")
     signals = composition.shaped(x, [x.meta.size // length, length])
     if layer.pad:
-        signals = _longer(composition, signals, layer.pad, "constant")
+        signals = _padded(composition, signals, layer.pad, "constant")
     if isinstance(window, View) and layer.normalized == "window":
         raise NotLoweredError("its window is known only at run time")
     scale = 1 / layer.factor(window if isinstance(window, np.ndarray) else np.ones(1, np.float32))
@@ -97,7 +97,7 @@ def lower_inverse(context: Context) -> Lowered:
     return _joined(composition, frames, framing, framing.window(window, FLOAT32), length, cut)
 
 
-def _given(context: Context) -> Array | View | None:
+def _window_operand(context: Context) -> Array | View | None:
     """Return the window, known or computed."""
     value = context.argument(1) if len(context.bound.positional) > 1 else None
     return value if isinstance(value, View) and value.dtype == FLOAT32 else _window(context)
@@ -113,12 +113,12 @@ def _window(context: Context) -> Array | None:
     return value
 
 
-def _longer(composition: Composition, signals: View, margin: int, mode: str) -> View:
+def _padded(composition: Composition, signals: View, margin: int, mode: str) -> View:
     """Pad signals with so many points on both sides."""
     batch, length = signals.shape
-    ground = row_major((batch, length + 2 * margin), FLOAT32)
-    composition.steps += padded(composition.context, signals, ground, [(0, 0), (margin, margin)], mode)
-    return ground
+    buffer = row_major((batch, length + 2 * margin), FLOAT32)
+    composition.steps += padded(composition.context, signals, buffer, [(0, 0), (margin, margin)], mode)
+    return buffer
 
 
 def _spectrum(
@@ -136,10 +136,10 @@ def _spectrum(
     known = None if isinstance(window, View) else window
     points = np.diag(framing.window(known, np.dtype(np.float64))) * scale
     matrix = np.fft.rfft(points) if is_half else np.fft.fft(points)
-    if count is None or matrix.size * 2 > MOST_PRODUCTS:
+    if count is None or matrix.size * 2 > MAX_PRODUCTS:
         raise NotLoweredError("numpy is faster for so many points")
     if framing.margin:
-        signals = _longer(composition, signals, framing.margin, framing.pad_mode)
+        signals = _padded(composition, signals, framing.margin, framing.pad_mode)
     batch, _ = signals.shape
     steps = signals.meta.strides
     overlapping = signals.meta.as_strided((batch, count, size), (steps[0], framing.hop * steps[1], steps[1]))
@@ -166,7 +166,7 @@ def _frames_of(composition: Composition, x: View, framing: Framing, window: Arra
     turned = derived(words, words.meta.moveaxis(-2, -3))  # (..., frames, places, 2)
     count = turned.shape[-3]
     batch = math.prod(turned.shape[:-3])
-    if 2 * places * size > MOST_PRODUCTS:
+    if 2 * places * size > MAX_PRODUCTS:
         raise NotLoweredError("numpy is faster for so many points")
     units = np.eye(places)
     rows = np.stack([units + 0j, 1j * units], 1).reshape(2 * places, places)
@@ -190,11 +190,11 @@ def _joined(
     full = size + hop * (count - 1)
     first = framing.margin
     last = full - first if length is None else first + length
-    if last > full or np.abs(share[first:last]).min(initial=1) < _LEAST_SHARE:
+    if last > full or np.abs(share[first:last]).min(initial=1) < _MIN_SHARE:
         raise NotLoweredError("its windows leave gaps, or its frames do not cover the signal")
-    ground = overlap_add(composition, derived(frames, frames.meta[:, None]), hop)
-    ground = derived(ground, ground.meta[:, 0])
+    buffer = overlap_add(composition, derived(frames, frames.meta[:, None]), hop)
+    buffer = derived(buffer, buffer.meta[:, 0])
     kept = slice(first + cut, last - cut)
     weights = constant(np.ascontiguousarray(share[kept]))
-    signal = composition.map(apply("div", X, Y), derived(ground, ground.meta[:, kept]), weights)
+    signal = composition.map(apply("div", X, Y), derived(buffer, buffer.meta[:, kept]), weights)
     return composition.finish(X, derived(signal, signal.meta.reshape(sizes)))

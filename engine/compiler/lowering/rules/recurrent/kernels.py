@@ -38,7 +38,7 @@ from engine.tensor import Array
 # Largest work of one kernel, because a run checks for cancellation between kernels, and most kernels of a layer.
 PIECE_FLOPS = 1_000_000_000
 PIECE_BYTES = 500_000_000
-MOST_PIECES = 256
+MAX_PIECES = 256
 
 StepsFirst = Callable[[Strided], Strided]
 """Views (rows, width) as (steps, batch, width)."""
@@ -228,7 +228,7 @@ class RecurrentLayer:
         steps = max(1, hint(self.count))
         weights = sum(each.cell.hidden.size for each in self.weights)
         costs = 2 * weights * hint(self.batch) * steps / PIECE_FLOPS, 4 * weights * steps / PIECE_BYTES
-        return steps // -(-steps // min(MOST_PIECES, max(1, math.ceil(max(costs)))))
+        return steps // -(-steps // min(MAX_PIECES, max(1, math.ceil(max(costs)))))
 
     def _kernel(
         self, source: Sequence[View], sequence: Sequence[View], initial: Sequence[View], final: Sequence[View | None]

@@ -29,7 +29,7 @@ from engine.promotion import broadcast_sizes
 
 X, Y = Operand(0), Operand(1)
 # Most repeated differences, each a map of its own.
-_MOST_DIFFERENCES = 8
+_MAX_DIFFERENCES = 8
 
 
 def _length(composition: Composition, p: float, tree: Expr, axes: Sequence[int] | None, *operands: View) -> Lowered:
@@ -213,7 +213,7 @@ def lower_diff(context: Context) -> Lowered:
     if any(context.argument(index) is not None for index in range(1, len(context.bound.positional))):
         raise NotLoweredError("there is no kernel for differences with prepended or appended elements")
     axis = checked_axis(layer.dim, len(x.shape))
-    if not 0 < layer.n <= _MOST_DIFFERENCES or layer.n >= x.shape[axis]:
+    if not 0 < layer.n <= _MAX_DIFFERENCES or layer.n >= x.shape[axis]:
         raise NotLoweredError("there is no kernel for this number of differences")
     for turn in range(layer.n):
         moved = x.meta.moveaxis(axis, 0)

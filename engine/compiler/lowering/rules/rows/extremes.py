@@ -26,7 +26,7 @@ from engine.layers.reduction.scan import CumMax, CumMin, CumProd, CumSum, LogCum
 from engine.tensor import TensorSpec, dtype_name
 
 # Largest index in int32.
-_MOST = 2**31 - 1
+_MAX_INDEX = 2**31 - 1
 Mode = Literal["sum", "product", "logarithm"]
 _MODES: dict[type[Layer], Mode] = {
     CumSum: "sum",
@@ -36,7 +36,7 @@ _MODES: dict[type[Layer], Mode] = {
 
 
 @kernels_for(ArgMax, ArgMin)
-def lower_place(context: Context) -> Lowered:
+def lower_arg_extreme(context: Context) -> Lowered:
     """Lower the index of the extreme, along one dimension or in the flattened tensor."""
     layer: Any = context.layer(Layer)
     places, _, composition = extremes_of(context, layer.dim, is_largest=isinstance(layer, ArgMax))
@@ -78,7 +78,7 @@ def extremes_of(
     if x.dtype.name not in TYPES or x.dtype.kind == "b":
         raise NotLoweredError(f"there are no {dtype_name(x.dtype)} kernels")
     rows = composition.rows(x, range(len(x.shape)) if dim is None else [checked_axis(dim, len(x.shape))])
-    if rows.shape[1] > _MOST:
+    if rows.shape[1] > _MAX_INDEX:
         raise NotLoweredError("there is no kernel for this many elements")
     places, elements = row_major(sizes, INT64), row_major(sizes, x.dtype)
     count, columns = rows.shape

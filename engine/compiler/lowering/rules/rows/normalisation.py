@@ -81,7 +81,7 @@ def _statistics(composition: Composition, x: View, groups: int) -> tuple[View, V
 
 
 # Most neighbouring channels in one expression.
-MOST_NEIGHBOURS = 32
+MAX_NEIGHBOURS = 32
 
 
 @kernels_for(GroupNorm, doubles=True)
@@ -184,7 +184,7 @@ def lower_local_response_norm(context: Context) -> Lowered:
     x, layer, composition = context.tensor(0), context.layer(LocalResponseNorm), Composition(context)
     channels = x.shape[1]
     before, after = min(layer.size // 2, channels), min((layer.size - 1) // 2, channels)
-    if before + after >= MOST_NEIGHBOURS:
+    if before + after >= MAX_NEIGHBOURS:
         raise NotLoweredError("there is no kernel for this many neighbouring channels")
     pairs = [(before, after) if axis == 1 else (0, 0) for axis in range(len(x.shape))]
     # In the tensor's memory order, because the map reads both.

@@ -29,7 +29,7 @@ from engine.layers.sorting.sorting import ArgSort, KthValue, Sort, SortRows, Top
 from engine.tensor import TensorSpec, dtype_name
 
 # Largest index that fits beside an element.
-_MOST_COLUMNS = 2**31 - 1
+_MAX_COLUMNS = 2**31 - 1
 
 
 @kernels_for(Sort, ArgSort, SortRows)
@@ -116,7 +116,7 @@ def ordered(
     rows = composition.rows(x, [axis])
     n, columns = rows.shape
     count = columns if count is None else count
-    if not 0 < count <= columns - first or first < 0 or columns > _MOST_COLUMNS:
+    if not 0 < count <= columns - first or first < 0 or columns > _MAX_COLUMNS:
         raise NotLoweredError("there is no kernel for this number of elements")
     if middle != "none" and x.dtype == np.float64:
         raise NotLoweredError("there are no float64 kernels")
@@ -249,7 +249,7 @@ def _tensor(context: Context, index: int) -> View:
 
 
 # Elements times bins from which comparing each with each is slower than sorting.
-_MOST_COMPARISONS: Final = 1 << 20
+_MAX_COMPARISONS: Final = 1 << 20
 
 
 @kernels_for(Histogram)
@@ -258,7 +258,7 @@ def lower_histogram(context: Context) -> Lowered:
     layer, x, composition = context.layer(Histogram), context.tensor(0), Composition(context)
     if layer.min == layer.max:
         raise NotLoweredError("its range depends on its values")
-    if x.meta.size * layer.bins > _MOST_COMPARISONS:
+    if x.meta.size * layer.bins > _MAX_COMPARISONS:
         raise NotLoweredError("it has too many bins for so many elements")
     edges = np.linspace(layer.min, layer.max, layer.bins + 1).astype(np.float32)
     if not (np.isfinite(edges).all() and (np.diff(edges) > 0).all()):

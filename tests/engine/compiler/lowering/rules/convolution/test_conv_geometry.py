@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from engine import RuntimeGraph, Session
 from engine.compiler import CompiledGraph
-from engine.compiler.lowering.rules.convolution.conv_geometry import FEWEST, WORTH, ConvAxis, spans
+from engine.compiler.lowering.rules.convolution.conv_geometry import MIN_PIXELS, WORTH, ConvAxis, spans
 from engine.options import Options
 from tests.engine.graph.build import F32, INPUT, built, conv, op
 
@@ -28,7 +28,7 @@ def test_every_product_with_a_pixel_is_computed_once(
     axis = ConvAxis(size=size, count=count, kernel=kernel, stride=stride, dilation=dilation, before=before, after=0)
     found = spans(axis, can_split=can_split)
     assert [k for span in found for k in range(span.start, span.start + span.count)] == list(range(count))
-    products = sum(max(span.count, FEWEST) * span.taps for span in found)
+    products = sum(max(span.count, MIN_PIXELS) * span.taps for span in found)
     assert len(found) == 1 or products < (1 - WORTH) * count * kernel + 1e-9
     for span in found:
         reads = set()
