@@ -20,8 +20,8 @@ from engine.tensor import TensorSpec, is_known, known_value
 
 STAGE: Final = "engine.Stage"
 # With fewer operators behind them the reference layers take no longer than a call of a body: 20 us.
-_FEWEST: Final = 4
-# An open size that nothing is known of, for an inference that only asks which sizes are unknown.
+_MIN_OPERATORS: Final = 4
+# A dynamic size that nothing is known of, for an inference that only asks which sizes are unknown.
 _ANY_SIZE: Final = 64
 
 
@@ -29,20 +29,20 @@ def staged(graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> RuntimeGraph:
     """Move all operators behind sizes that values decide into one operator; return the graph itself without such.
 
     Args:
-        specs: of the inputs, for an inference; open dimensions may be None.
+        specs: of the inputs, for an inference; dynamic dimensions may be None.
     """
     if any(port.spec is None for port in graph.inputs):
         return graph
     try:
-        known = graph.infer(_opened(graph, specs))
+        known = graph.infer(_with_symbolic_sizes(graph, specs))
     except EngineError:  # the program for these shapes will say so
         return graph
     stage = _Stage.find(graph.source, known)
     return graph if stage is None else graph.rebuilt(stage.split(graph.source))
 
 
-def _opened(graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> list[TensorSpec]:
-    """Return the specs of the inputs with symbolic sizes where a dimension is open."""
+def _with_symbolic_sizes(graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> list[TensorSpec]:
+    """Return the specs of the inputs with symbolic sizes where a dimension is dynamic."""
     hints = [
         replace(spec, shape=tuple(_ANY_SIZE if dim is None else hint(dim) for dim in spec.shape)) for spec in specs
     ]
@@ -79,7 +79,7 @@ class _Stage:
                 late.update(op.outputs)
             else:
                 late.update(name for name in op.outputs if _has_unknown_size(known.get(name)))
-        if len(moved) < _FEWEST:
+        if len(moved) < _MIN_OPERATORS:
             return None
         names = {op.name for op in moved}
         copied = _copied(moved, names, makers, known)
