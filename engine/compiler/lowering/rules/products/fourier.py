@@ -45,7 +45,8 @@ class _Stage:
         """Return the transform of the unit vectors, times i too for complex input, in float64."""
         units = np.eye(size)
         rows = np.stack([units + 0j, 1j * units], 1).reshape(2 * size, size) if is_complex else units
-        return np.asarray(self.transform(rows, self.points, -1, self.norm))
+        points = int(self.points)  # numpy takes no symbolic size: the size becomes a guard
+        return np.asarray(self.transform(rows, points, -1, self.norm))
 
 
 @kernels_for(*OneAxis.__subclasses__(), *SeveralAxes.__subclasses__())

@@ -52,3 +52,18 @@ def test_long_transforms_are_left_to_numpy() -> None:
     assert check("torch.fft.rfft", (64, 512), False) == "conv"
     assert check("torch.fft.rfft", (1, 512), False) == "reference"
     assert check("torch.fft.fft", (4, 5), True, n=100_000) == "reference"
+
+
+def test_a_transform_back_of_any_length_agrees_at_each() -> None:
+    net = built(
+        INPUT,
+        op("torch.fft.rfft", "there", "0", "1"),
+        op("torch.fft.irfft", "back", "1", "2"),
+        op("pnnx.Output", "out", "2"),
+        _0=(1, None),
+    )
+    reference, session = Session(net, backend="reference"), Session(net, backend="compiled", cache=None, threads=1)
+    for length in (16, 20, 31, 64):
+        x = RANDOM.standard_normal((1, length)).astype(np.float32)
+        np.testing.assert_allclose(session.run([x])[0], reference.run([x])[0], rtol=0, atol=1e-5)
+    session.close()
