@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from engine.errors import ParameterError
 from engine.onnx.translation.node import Node
 from engine.onnx.translation.registry import translates
 from engine.onnx.translation.value import Value
+from engine.onnx.translators.precision import in_dtype_of, widened
 from engine.tensor import Array
 
 _LABELS = ("input", "weight", "bias")
@@ -99,7 +102,47 @@ def _weights(scale: Array, bias: Array) -> dict[str, Array]:
     return {} if is_plain else {"weight": scale, "bias": bias}
 
 
-@translates("LRN", "LpNormalization", "MeanVarianceNormalization")
+@translates("LRN")
+def local_response_norm(node: Node) -> Value:
+    """nn.LocalResponseNorm; of an even number of neighbours ONNX has the odd one behind, PyTorch in front."""
+    x, size = node.input(0), node.number("size", 0)
+    given: dict[str, Any] = {
+        "alpha": node.real("alpha", 1e-4),
+        "beta": node.real("beta", 0.75),
+        "k": node.real("bias", 1.0),
+    }
+    if size % 2:
+        return node.make("nn.LocalResponseNorm", x, size=size, **given)
+    y = node.make("nn.LocalResponseNorm", node.make("torch.flip", x, dims=(1,)), size=size, **given)
+    return node.make("torch.flip", y, dims=(1,))
+
+
+@translates("LpNormalization")
+def lp_norm(node: Node) -> Value:
+    """x divided by the norm of its row, zeros where that is zero."""
+    x, axis, p = node.input(0), node.number("axis", -1), node.number("p", 2)
+    if p not in (1, 2):
+        raise ParameterError("p does not fit", found=p, expected="1 or 2")
+    wide = widened(node, x)
+    size = node.make("torch.abs" if p == 1 else "torch.square", wide)
+    length = node.make("torch.sum", size, dim=(axis,), keepdim=True)
+    length = length if p == 1 else node.make("torch.sqrt", length)
+    y = node.make("torch.div", wide, length)
+    zero = node.make("torch.eq", length, other=0.0)
+    return in_dtype_of(node, node.make("Tensor.masked_fill", y, zero, value=0.0), x)
+
+
+@translates("MeanVarianceNormalization")
+def mean_variance(node: Node) -> Value:
+    """(x - mean) / (deviation + 1e-9) over axes."""
+    x, axes = node.input(0), node.numbers("axes", (0, 2, 3))
+    wide = widened(node, x)
+    centred = node.make("torch.sub", wide, node.make("torch.mean", wide, dim=axes, keepdim=True))
+    variance = node.make("torch.mean", node.make("torch.square", centred), dim=axes, keepdim=True)
+    deviation = node.make("torch.add", node.make("torch.sqrt", variance), other=1e-9)
+    return in_dtype_of(node, node.make("torch.div", centred, deviation), x)
+
+
 @translates("RMSNormalization", since=23)
 def as_it_is(node: Node) -> list[Value]:
     """ONNX's own, most of which another layer computes."""

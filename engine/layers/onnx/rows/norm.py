@@ -10,9 +10,9 @@ from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
 from engine.layers.normalisation.layer_norm import LayerNorm, RMSNorm
-from engine.layers.normalisation.norm import BatchNorm, GroupNorm, InstanceNorm, LocalResponseNorm, batch_statistics
-from engine.layers.onnx.operands.adapter import Adapter, UnaryAdapter, check_fits, only_present, selected, shape_of
-from engine.layers.operands.axes import checked_axes, checked_axis, may_equal, may_match
+from engine.layers.normalisation.norm import BatchNorm, GroupNorm, InstanceNorm, batch_statistics
+from engine.layers.onnx.operands.adapter import Adapter, check_fits, only_present, selected, shape_of
+from engine.layers.operands.axes import checked_axis, may_equal, may_match
 from engine.layers.operands.precision import widened
 from engine.layers.operands.spatial import FLOATING, tensor
 from engine.promotion import broadcast_shapes, cast
@@ -206,75 +206,3 @@ class OnnxRMSNorm(Layer):
         with np.errstate(all="ignore"):
             y = x / np.sqrt(np.square(x).mean(axes, keepdims=True) + x.dtype.type(self.epsilon))
             return cast(y * cast(scale, x.dtype), input.dtype)
-
-
-@register("LRN")
-class OnnxLRN(UnaryAdapter):
-    """x / (bias + alpha * mean(x**2))**beta, with the mean over ``size`` neighbouring channels, absent ones as zeros.
-
-    Shapes:
-        input (N, C, ...)  ->  as input
-    """
-
-    canonical_layers = (LocalResponseNorm,)
-
-    size: int
-    alpha: float = 1e-4
-    beta: float = 0.75
-    bias: float = 1.0
-
-    def canonical(self, input: TensorSpec) -> Layer:
-        # Of an even number of neighbours ONNX has the odd one behind, PyTorch in front.
-        if self.size % 2:
-            return LocalResponseNorm(size=self.size, alpha=self.alpha, beta=self.beta, k=self.bias)
-        return _EvenResponseNorm(size=self.size, alpha=self.alpha, beta=self.beta, k=self.bias)
-
-
-class _EvenResponseNorm(LocalResponseNorm):
-    def _compute(self, x: Array, *others: Array | None) -> Array:
-        return np.flip(super()._compute(np.flip(x, 1)), 1)
-
-
-@register("LpNormalization")
-class LpNormalization(Layer):
-    """x / (sum of abs(x)**p along an axis)**(1/p); zeros where that is zero."""
-
-    axis: int = -1
-    p: int = 2
-
-    def __post_init__(self) -> None:
-        if self.p not in (1, 2):
-            raise ParameterError("p does not fit", found=self.p, expected="1 or 2")
-
-    def infer(self, input: TensorSpec) -> TensorSpec:
-        checked_axis(self.axis, input.rank)
-        return input
-
-    def forward(self, input: Array) -> Array:
-        axis = checked_axis(self.axis, input.ndim)
-        x = np.atleast_1d(widened(input))
-        with np.errstate(all="ignore"):
-            total = np.abs(x) if self.p == 1 else np.square(x)
-            length = total.sum(axis, keepdims=True)
-            length = length if self.p == 1 else np.sqrt(length)
-            result = np.where(length == 0, 0, x / length)
-        return cast(result.reshape(input.shape), input.dtype)
-
-
-@register("MeanVarianceNormalization")
-class MeanVarianceNormalization(Layer):
-    """(x - mean) / (sqrt(var) + 1e-9) over axes."""
-
-    axes: tuple[int, ...] = (0, 2, 3)
-
-    def infer(self, input: TensorSpec) -> TensorSpec:
-        checked_axes(self.axes, input.rank)
-        return input
-
-    def forward(self, input: Array) -> Array:
-        axes = checked_axes(self.axes, input.ndim)
-        x = widened(input)
-        with np.errstate(all="ignore"):
-            centred = x - x.mean(axes, keepdims=True)
-            deviation = np.sqrt(np.square(centred).mean(axes, keepdims=True))
-            return cast(centred / (deviation + x.dtype.type(1e-9)), input.dtype)

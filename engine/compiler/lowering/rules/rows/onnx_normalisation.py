@@ -7,9 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from engine.compiler.kernels.elements import make_elements
-from engine.compiler.kernels.expr import Expr, Operand, apply
+from engine.compiler.kernels.expr import Operand, apply
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.rules.rows.extremes import extremes_of
 from engine.compiler.lowering.rules.rows.normalisation import lower_batch_norm, lower_group_norm, lower_instance_norm
@@ -20,13 +19,11 @@ from engine.layers.definition.layer import Layer
 from engine.layers.normalisation.norm import BatchNorm, GroupNorm, InstanceNorm
 from engine.layers.onnx.elementwise.activation import Hardmax
 from engine.layers.onnx.rows.norm import (
-    LpNormalization,
-    MeanVarianceNormalization,
     OnnxBatchNorm,
     OnnxGroupNorm,
     OnnxInstanceNorm,
 )
-from engine.layers.operands.axes import checked_axes, checked_axis
+from engine.layers.operands.axes import checked_axis
 
 X, Y = Operand(0), Operand(1)
 _NOTHING = Source(constant=None)
@@ -63,28 +60,6 @@ def _as(context: Context, layer: Layer, order: tuple[int | None, ...]) -> Contex
     given = context.bound.positional
     positional = tuple(_NOTHING if place is None else given[place] for place in order)
     return replace(context, bound=replace(context.bound, layer=layer, positional=positional, dynamic={}))
-
-
-@kernels_for(LpNormalization, doubles=True)
-def lower_lp_normalization(context: Context) -> Lowered:
-    """Lower x divided by the norm of its row, 0 where that is 0."""
-    layer, x, composition = context.layer(LpNormalization), context.tensor(0), Composition(context)
-    if not x.shape:
-        raise NotLoweredError("its operand is a scalar")
-    size = composition.map(apply("abs" if layer.p == 1 else "square", X), x)
-    total = composition.reduce(size, [checked_axis(layer.axis, len(x.shape))], "sum")
-    length: Expr = Y if layer.p == 1 else apply("sqrt", Y)
-    return composition.finish(apply("where", apply("eq", length, 0.0), 0.0, apply("div", X, length)), x, total)
-
-
-@kernels_for(MeanVarianceNormalization, doubles=True)
-def lower_mean_variance(context: Context) -> Lowered:
-    """Lower (x - mean) / (sqrt(var) + 1e-9) over axes."""
-    layer, x, composition = context.layer(MeanVarianceNormalization), context.tensor(0), Composition(context)
-    axes = checked_axes(layer.axes, len(x.shape))
-    centred = composition.map(apply("sub", X, Y), x, composition.reduce(x, axes, "mean"))
-    variance = composition.reduce(composition.map(apply("square", X), centred), axes, "mean")
-    return composition.finish(apply("div", X, apply("add", apply("sqrt", Y), 1e-9)), centred, variance)
 
 
 @kernels_for(Hardmax)

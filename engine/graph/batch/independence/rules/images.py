@@ -134,7 +134,7 @@ def instance_norm(use: Use) -> Value:
 
 
 @rule(
-    norm.GroupNorm, norm.LocalResponseNorm, onnx_norm.OnnxInstanceNorm, onnx_norm.OnnxGroupNorm, onnx_norm.OnnxLRN,
+    norm.GroupNorm, norm.LocalResponseNorm, onnx_norm.OnnxInstanceNorm, onnx_norm.OnnxGroupNorm,
     image._Blocks, image.Col2Im,
 )  # fmt: skip
 def first_only(use: Use) -> Value:

@@ -13,7 +13,7 @@ from engine.layers.normalisation import layer_norm, softmax
 from engine.layers.onnx.elementwise.activation import Hardmax
 from engine.layers.onnx.elementwise.arithmetic import Det, _Running
 from engine.layers.onnx.indexing.search import OnnxTopK, _Last
-from engine.layers.onnx.rows.norm import LpNormalization, MeanVarianceNormalization, OnnxLayerNorm, OnnxRMSNorm
+from engine.layers.onnx.rows.norm import OnnxLayerNorm, OnnxRMSNorm
 from engine.layers.onnx.shape.signal import DFT
 from engine.layers.operands.axes import checked_axes, checked_axis
 from engine.layers.reduction import deviation, distance, extremum, reduction, scan
@@ -72,7 +72,7 @@ def softmax_rule(use: Use) -> Value:
 
 @rule(
     scan._Scan, scan._RunningExtreme, sorting.Sort, sorting.ArgSort, sorting.TopK, distance.Normalize, OneAxis,
-    Hardmax, LpNormalization, OnnxTopK,
+    Hardmax, OnnxTopK,
 )  # fmt: skip
 def along(use: Use) -> Value:
     """Follow rows of an axis that are scanned, sorted or transformed by themselves."""
@@ -143,13 +143,6 @@ def onnx_trailing_norm(use: Use) -> Value:
         if weight.is_given and weight.rank >= -place and weight.shape[place] != 1:
             raise MixesError("has weights that differ between items")
     return items
-
-
-@rule(MeanVarianceNormalization)
-def mean_variance(use: Use) -> Value:
-    """Follow a normalisation over some axes, the batch included unless the file says otherwise."""
-    axes = checked_axes(use.layer.axes, use.first.rank)  # type: ignore[attr-defined]
-    return kept(use.batch(), axes, "normalises over")
 
 
 @rule(distance.PairwiseDistance)
