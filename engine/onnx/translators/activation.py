@@ -8,12 +8,15 @@ from engine.onnx.translation.node import Node
 from engine.onnx.translation.registry import Translator, translates
 from engine.onnx.translation.value import Value
 from engine.onnx.translators.elementwise import literal
+from engine.onnx.translators.precision import in_dtype_of, widened
 from engine.tensor import Number, product
 
 _PLAIN = {
     "Relu": "nn.ReLU", "Sigmoid": "nn.Sigmoid", "Tanh": "nn.Tanh", "Softplus": "nn.Softplus",
     "Softsign": "nn.Softsign", "HardSwish": "nn.Hardswish", "Mish": "nn.Mish",
 }  # fmt: skip
+
+_ALPHA, _GAMMA = 1.67326319217681884765625, 1.05070102214813232421875
 
 
 def _plain(type: str) -> Translator:
@@ -52,18 +55,73 @@ def gelu(node: Node) -> Value:
 
 
 @translates("HardSigmoid")
-def hard_sigmoid(node: Node) -> Value | list[Value]:
-    """nn.Hardsigmoid where the line is PyTorch's."""
-    alpha, beta = node.real("alpha", 0.2), node.real("beta", 0.5)
+def hard_sigmoid(node: Node) -> Value:
+    """nn.Hardsigmoid where the line is PyTorch's; any other between the bounds."""
+    x, alpha, beta = node.input(0), node.real("alpha", 0.2), node.real("beta", 0.5)
     if math.isclose(alpha, 1 / 6, rel_tol=1e-5) and beta == 0.5:
-        return node.make("nn.Hardsigmoid", node.input(0))
-    return node.same()
+        return node.make("nn.Hardsigmoid", x)
+    line = node.make("torch.add", node.make("torch.mul", _wide(node, x), other=alpha), other=beta)
+    return in_dtype_of(node, node.make("torch.clamp", line, min=0.0, max=1.0), x)
 
 
-@translates("Selu", "Swish", "ThresholdedRelu", "Shrink", "IsNaN", "IsInf")
-def as_it_is(node: Node) -> list[Value]:
-    """ONNX's own."""
-    return node.same(consumed_inputs=None)
+@translates("Selu")
+def selu(node: Node) -> Value:
+    """nn.SELU with its usual constants; a multiple of nn.ELU with others."""
+    x = node.input(0)
+    alpha, gamma = node.real("alpha", _ALPHA if node.version >= 6 else 1.6732), node.real("gamma", _GAMMA)
+    if math.isclose(alpha, _ALPHA, rel_tol=1e-6) and math.isclose(gamma, _GAMMA, rel_tol=1e-6):
+        return node.make("nn.SELU", x)
+    bent = node.make("nn.ELU", _wide(node, x), alpha=alpha)
+    return in_dtype_of(node, node.make("torch.mul", bent, other=gamma), x)
+
+
+@translates("Swish")
+def swish(node: Node) -> Value:
+    """x * sigmoid(alpha * x)"""
+    x, alpha = node.input(0), node.real("alpha", 1.0)
+    if alpha == 1:
+        return node.make("nn.SiLU", x)
+    wide = _wide(node, x)
+    gate = node.make("nn.Sigmoid", node.make("torch.mul", wide, other=alpha))
+    return in_dtype_of(node, node.make("torch.mul", wide, gate), x)
+
+
+@translates("ThresholdedRelu")
+def thresholded_relu(node: Node) -> Value:
+    """x where x > alpha, else 0, for NaN too."""
+    x = node.input(0)
+    return node.make("torch.where", node.make("torch.gt", x, other=node.real("alpha", 1.0)), x, other=0.0)
+
+
+@translates("Shrink")
+def shrink(node: Node) -> Value:
+    """x + bias where x < -lambd, x - bias where x > lambd, else 0."""
+    x, lambd, bias = node.input(0), node.real("lambd", 0.5), node.real("bias", 0.0)
+    wide = widened(node, x)
+    above = node.make("torch.where", node.make("torch.gt", wide, other=lambd), _plus(node, wide, -bias), other=0.0)
+    y = node.make("torch.where", node.make("torch.lt", wide, other=-lambd), _plus(node, wide, bias), above)
+    return in_dtype_of(node, y, x)
+
+
+def _plus(node: Node, x: Value, number: float) -> Value:
+    return node.make("torch.add", x, other=number) if number else x
+
+
+@translates("IsNaN", "IsInf")
+def question(node: Node) -> Value:
+    """torch.isnan, or torch.isinf of the signs that count."""
+    x = node.input(0)
+    if x.dtype is not None and x.dtype.kind != "f":
+        x = node.make("Tensor.to", x, dtype="torch.float")
+    signs = bool(node.number("detect_negative", 1)), bool(node.number("detect_positive", 1))
+    if node.type == "IsInf" and not any(signs):
+        return node.make("torch.zeros_like", x, dtype="torch.bool")
+    types = {(True, True): "torch.isinf", (True, False): "torch.isneginf", (False, True): "torch.isposinf"}
+    return node.make("torch.isnan" if node.type == "IsNaN" else types[signs], x)
+
+
+def _wide(node: Node, x: Value) -> Value:
+    return x if x.dtype is None else widened(node, x)
 
 
 @translates("PRelu")

@@ -11,6 +11,7 @@ from engine.errors import ParameterError
 from engine.onnx.translation.node import Node
 from engine.onnx.translation.registry import Translator, translates
 from engine.onnx.translation.value import Size, Sum, Value
+from engine.onnx.translators.precision import in_dtype_of, widened
 from engine.tensor import DType, Number
 
 _UNARY = {
@@ -174,9 +175,21 @@ def _folded(node: Node, function: str) -> Value:
 
 
 @translates("Mean")
-def mean(node: Node) -> list[Value]:
-    """ONNX's own."""
-    return node.same()
+def mean(node: Node) -> Value:
+    """The sum of any number of operands, divided by their number."""
+    operands = [node.input(k) for k in range(len(node.inputs) or 1)]
+    wide = [each if each.dtype is None else widened(node, each) for each in operands]
+    total = reduce(lambda done, value: node.make("torch.add", done, value), wide)
+    return in_dtype_of(node, node.make("torch.div", total, other=float(len(wide))), operands[0])
+
+
+@translates("Mod", since=10)
+def remainder(node: Node) -> Value:
+    """torch.remainder, with the sign of the divisor; torch.fmod, with that of the dividend; 0 of integers by 0."""
+    x, other = node.input(0), node.input(1)
+    if other.dtype is not None and other.dtype.kind in "iu":
+        other = node.make("Tensor.masked_fill", other, node.make("torch.eq", other, other=0), value=1)
+    return node.make("torch.fmod" if node.number("fmod", 0) else "torch.remainder", x, other)
 
 
 def _pair(type: str) -> Translator:

@@ -10,7 +10,6 @@ from engine.onnx.translation.value import Value
 @translates("DeformConv", since=19)
 @translates("ConvInteger", since=10)
 @translates("BitShift", since=11)
-@translates("Mod", since=10)
 @translates("CumSum", since=11)
 @translates("Det", since=11)
 @translates("CumProd", since=26)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import reduce
 from typing import Any, Literal
 
 import numpy as np
@@ -48,19 +47,6 @@ class _Pair(Layer):
 
 def _spec(value: Any) -> Any:
     return spec_of(value) if isinstance(value, np.ndarray) else value
-
-
-@register("Mod")
-class Mod(_Pair):
-    """The remainder, with the divisor's sign; with fmod that of the dividend."""
-
-    fmod: bool = False
-
-    def combine(self, a: Array, b: Array) -> Any:
-        return np.fmod(widened(a), widened(b)) if self.fmod and a.dtype.kind not in "iu" else self._whole(a, b)
-
-    def _whole(self, a: Array, b: Array) -> Any:
-        return np.fmod(a, b) if self.fmod else np.mod(a, b)
 
 
 @register("Pow")
@@ -110,22 +96,6 @@ class BitShift(_Pair):
         is_left = self.direction == "LEFT"
         rest = cast(np.where((a < 0) & (not is_left), -1, 0), a.dtype)  # of int64, uint64 would become float64
         return np.where((b >= 0) & (b < 8 * a.dtype.itemsize), a << b if is_left else a >> b, rest)
-
-
-@register("Mean")
-class OnnxMean(Layer):
-    """The mean of any number of tensors, which broadcast."""
-
-    def infer(self, *tensors: TensorSpec) -> TensorSpec:
-        if not tensors:
-            raise ShapeError("there is nothing to average", found="no tensor")
-        return TensorSpec(broadcast_shapes(*(shape_of(each) for each in tensors)), tensors[0].dtype)
-
-    def forward(self, *tensors: Array) -> Array:
-        spec = self.infer(*(TensorSpec(each.shape, each.dtype) for each in tensors))
-        with np.errstate(all="ignore"):
-            total = reduce(np.add, [cast(each, working_dtype(spec.dtype)) for each in tensors])
-            return cast(np.asarray(total / total.dtype.type(len(tensors))), spec.dtype)
 
 
 @register("Cast")

@@ -26,7 +26,6 @@ from engine.expression.elementwise import ELEMENTWISE
 from engine.layers.creation.container import Expression
 from engine.layers.definition.layer import Layer
 from engine.layers.elementwise import arithmetic, functions, ternary
-from engine.layers.onnx.elementwise.activation import IsInf, IsNaN
 from engine.layers.onnx.elementwise.arithmetic import BitShift, CastLike, OnnxCast, Pow
 from engine.promotion import broadcast_shapes
 from engine.tensor import TensorSpec, dtype_name
@@ -146,24 +145,7 @@ def _value(
     return calls.cast(arguments[0], known.dtype)
 
 
-_IS_INFINITE = {(True, True): "isinf", (False, True): "isposinf", (True, False): "isneginf"}
-
 kernels_for(OnnxCast, CastLike)(lower_cast)
-
-
-@kernels_for(IsNaN, IsInf)
-def lower_float_test(context: Context) -> Lowered:
-    """Lower the test for NaN or infinity."""
-    layer, (x,) = context.layer(Layer), operands_of(context, 1)
-    name = "isnan"
-    if isinstance(layer, IsInf):
-        signs = layer.detect_negative, layer.detect_positive
-        if signs not in _IS_INFINITE:
-            raise NotLoweredError("there is no kernel that detects neither infinity")
-        name = _IS_INFINITE[signs]
-    if not isinstance(x, View) or x.dtype.kind != "f":
-        raise NotLoweredError("its operand is not floating point")
-    return typed_map(context, apply(name, Operand(0)), [x], domain_of(x.dtype))
 
 
 @kernels_for(BitShift)

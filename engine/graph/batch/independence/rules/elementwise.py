@@ -66,9 +66,8 @@ def broadcast(operands: Iterable[Operand]) -> Value:
     complex.Real, complex.Imag, complex.Conjugate, complex.Angle, complex.Direction, mathematics.FloatPower,
     mathematics.Logit, mathematics.NanToNum, mathematics.FrExp, piecewise.ReLU, piecewise.Hardtanh, piecewise.Threshold,
     ternary.Clamp, ternary.ClampMin, ternary.ClampMax, ternary.Lerp, ternary.AddCMul, ternary.AddCDiv, MaskedFill,
-    Where, FakeQuantize, QuantizePerTensor, Dequantize, IntRepr, onnx_activation.OnnxSelu,
-    onnx_activation.Shrink, onnx_activation.Clip, onnx_activation.IsNaN, onnx_activation.IsInf, onnx_arithmetic.Mod,
-    onnx_arithmetic.Pow, onnx_arithmetic.BitShift, onnx_arithmetic.OnnxMean, StringConcat, LabelEncoder, Binarizer,
+    Where, FakeQuantize, QuantizePerTensor, Dequantize, IntRepr, onnx_activation.Clip,
+    onnx_arithmetic.Pow, onnx_arithmetic.BitShift, StringConcat, LabelEncoder, Binarizer,
 )  # fmt: skip
 def elementwise(use: Use) -> Value:
     """Follow results whose elements depend on the elements at the same position."""
