@@ -19,9 +19,9 @@ from app.models.folder.layout import BIN, PARAM
 from app.progress import progress
 from app.settings import Settings
 
-# Without --index-url, pip takes the build of torch with 4 GB of CUDA libraries.
+# By default, pip takes the build of torch with 4 GB of CUDA libraries.
 _COMMANDS: Final = {
-    "torch": "pip install torch --index-url https://download.pytorch.org/whl/cpu",
+    "torch": "pip install torch (the CPU build: https://pytorch.org/get-started/locally)",
     "pnnx": "pip install pnnx",
 }
 

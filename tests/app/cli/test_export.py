@@ -102,4 +102,4 @@ def test_without_torch_a_cpu_build_is_named(
     assert main(["export", "model.py", "--shape", "1"]) == 1
     message = error(capsys)
     assert message.startswith("export needs torch")
-    assert "pip install torch --index-url https://download.pytorch.org/whl/cpu" in message
+    assert "pip install torch (the CPU build: https://pytorch.org/get-started/locally)" in message
