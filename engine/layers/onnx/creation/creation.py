@@ -14,12 +14,11 @@ from engine.ir.sizes import has_sizes, specialise_sizes, step_count
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
 from engine.layers.onnx.operands.constants import needed, single, whole_numbers
-from engine.layers.onnx.operands.dtypes import onnx_dtype
 from engine.layers.onnx.shape.shape import checked_sizes
 from engine.layers.operands.precision import INT64, check_ordered
 from engine.limits import check_size
 from engine.promotion import cast
-from engine.tensor import UNKNOWN, Array, DType, Number, TensorSpec, format_shape, is_known, known_value
+from engine.tensor import UNKNOWN, Array, DType, Number, TensorSpec, is_known, known_value
 
 _FLOAT32: DType = np.dtype(np.float32)
 
@@ -55,27 +54,6 @@ class ConstantOfShape(Layer):
         if noted is not None:
             return noted.dtype
         return _FLOAT32 if isinstance(self.value, float) else INT64
-
-
-@register("EyeLike")
-class EyeLike(Layer):
-    """Ones on the k-th diagonal, zeros elsewhere, in the shape of a matrix."""
-
-    dtype: int | None = None
-    k: int = 0
-
-    def infer(self, input: TensorSpec) -> TensorSpec:
-        if input.rank != 2:
-            raise ShapeError("not a matrix", found=format_shape(input.shape), expected="2 axes")
-        return TensorSpec(input.shape, self._dtype(input.dtype))
-
-    def forward(self, input: Array) -> Array:
-        spec = self.infer(TensorSpec(input.shape, input.dtype))
-        rows, columns = (np.arange(size) for size in spec.sizes)
-        return np.asarray(columns - rows[:, None] == self.k, spec.dtype)
-
-    def _dtype(self, own: DType) -> DType:
-        return own if self.dtype is None else onnx_dtype(self.dtype)
 
 
 @register("Range", positional=("start", "limit", "delta"))

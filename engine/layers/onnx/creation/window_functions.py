@@ -15,60 +15,6 @@ from engine.limits import check_size
 from engine.promotion import cast
 from engine.tensor import Array, TensorSpec
 
-
-class _Window(Layer):
-    """Base of windows.
-
-    Parameters:
-        periodic: one period, without its last element; else symmetric.
-    """
-
-    output_datatype: int = 1
-    periodic: bool = True
-
-    def infer(self, size: Any) -> TensorSpec:
-        count = whole_number(size, "size")
-        if count is not None and count < 0:
-            raise ShapeError("size is negative", found=count)
-        return TensorSpec((count,), onnx_dtype(self.output_datatype))
-
-    def forward(self, size: Any) -> Array:
-        count = needed(whole_number(size, "size"), "size")
-        spec = self.infer(count)
-        check_size((count,), np.dtype(np.complex128), "the window")
-        period = count if self.periodic else count - 1
-        angle = 2 * np.pi * np.arange(count) / max(period, 1)
-        return cast(np.asarray(self.shape(angle)), spec.dtype)
-
-    def shape(self, angle: Array) -> Array:
-        """The window at each angle of one period."""
-        raise NotImplementedError
-
-
-@register("HannWindow", positional=("size",))
-class OnnxHannWindow(_Window):
-    """0.5 - 0.5 * cos(angle)"""
-
-    def shape(self, angle: Array) -> Array:
-        return 0.5 - 0.5 * np.cos(angle)
-
-
-@register("HammingWindow", positional=("size",))
-class OnnxHammingWindow(_Window):
-    """25/46 - 21/46 * cos(angle)"""
-
-    def shape(self, angle: Array) -> Array:
-        return 25 / 46 - 21 / 46 * np.cos(angle)
-
-
-@register("BlackmanWindow", positional=("size",))
-class OnnxBlackmanWindow(_Window):
-    """0.42 - 0.5 * cos(angle) + 0.08 * cos(2 * angle)"""
-
-    def shape(self, angle: Array) -> Array:
-        return np.asarray(0.42 - 0.5 * np.cos(angle) + 0.08 * np.cos(2 * angle))
-
-
 _MEL = ("num_mel_bins", "dft_length", "sample_rate", "lower_edge_hertz", "upper_edge_hertz")
 
 

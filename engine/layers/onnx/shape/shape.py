@@ -11,7 +11,7 @@ from engine.ir.sizes import size_array, slice_length
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
 from engine.layers.onnx.operands.adapter import UnaryAdapter, shape_of
-from engine.layers.onnx.operands.constants import needed, whole_number, whole_numbers
+from engine.layers.onnx.operands.constants import needed, whole_numbers
 from engine.layers.operands.axes import checked_axes, checked_order
 from engine.layers.operands.precision import INT64
 from engine.layers.shape.expand import Tile
@@ -276,23 +276,3 @@ class OnnxSize(Layer):
 
     def forward(self, input: Array) -> Array:
         return np.asarray(input.size, INT64)
-
-
-@register("Trilu", positional=("input", "k"))
-class Trilu(Layer):
-    """The triangle of matrices above the k-th diagonal, or below it, with it; zeros elsewhere."""
-
-    upper: bool = True
-
-    def infer(self, input: TensorSpec, k: Any = 0) -> TensorSpec:
-        if input.rank < 2:
-            raise ShapeError("not matrices", found=format_shape(input.shape), expected="2 axes or more")
-        return input
-
-    def forward(self, input: Array, k: Any = 0) -> Array:
-        self.infer(TensorSpec(input.shape, input.dtype))
-        diagonal = needed(whole_number(k, "k"), "k")
-        rows, columns = (np.arange(size) for size in input.shape[-2:])
-        distance = columns - rows[:, None]
-        is_kept = distance >= diagonal if self.upper else distance <= diagonal
-        return np.where(is_kept, input, np.zeros((), input.dtype))

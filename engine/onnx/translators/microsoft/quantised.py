@@ -78,7 +78,7 @@ def quantised_concat(node: Node) -> Value:
     return quantised(node, y, node.optional(0), node.optional(1))
 
 
-@translates("QuantizeLinear", "DequantizeLinear", "Trilu", domain=MICROSOFT)
+@translates("QuantizeLinear", "DequantizeLinear", domain=MICROSOFT)
 def as_it_is(node: Node) -> list[Value]:
     """As in the standard."""
     return node.same()

@@ -17,7 +17,7 @@ from engine.layers.creation.matrices import OneHot
 from engine.layers.creation.sequences import ARange
 from engine.layers.definition.layer import Layer
 from engine.layers.indexing.masking import Copy, Fill, Zero
-from engine.layers.onnx.creation.creation import ConstantOfShape, EyeLike, Range
+from engine.layers.onnx.creation.creation import ConstantOfShape, Range
 from engine.layers.operands.precision import INT64
 from engine.promotion import cast
 from engine.tensor import Array, DType, TensorSpec
@@ -113,15 +113,6 @@ def _whole(context: Context, index: int, default: int) -> int:
     if not isinstance(value, int):
         raise NotLoweredError("its start or step is known only at run time, or is not an integer")
     return value
-
-
-@kernels_for(EyeLike)
-def lower_eye(context: Context) -> Lowered:
-    """Lower ones on a diagonal."""
-    spec, x = _spec(context), context.argument(0)
-    if not isinstance(x, View) or (spec.size or 0) > _MAX_ELEMENTS:
-        raise NotLoweredError("there is no kernel for this many elements")
-    return context.lowered(constant(np.asarray(context.layer(EyeLike).forward(np.empty(x.shape, x.dtype)))))
 
 
 @kernels_for(OneHot)

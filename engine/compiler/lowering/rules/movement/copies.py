@@ -26,8 +26,7 @@ from engine.layers.elementwise.complex import Complex, Imag, Polar, Real, ViewAs
 from engine.layers.indexing.masking import LowerTriangle, UpperTriangle
 from engine.layers.indexing.slicing import SliceCopy, SliceScatter
 from engine.layers.linear.product import Cross
-from engine.layers.onnx.operands.constants import whole_number, whole_numbers
-from engine.layers.onnx.shape.shape import Trilu
+from engine.layers.onnx.operands.constants import whole_numbers
 from engine.layers.onnx.vision.image import Col2Im
 from engine.layers.operands.axes import checked_axis
 from engine.layers.shape.diagonal import Diag
@@ -247,7 +246,7 @@ def lower_unfold(context: Context) -> Lowered:
     return context.lowered(target, *steps, context.copy(patches, derived(target, target.meta.reshape(patches.shape))))
 
 
-@kernels_for(LowerTriangle, UpperTriangle, Trilu)
+@kernels_for(LowerTriangle, UpperTriangle)
 def lower_triangle(context: Context) -> Lowered:
     """Lower a triangle: the elements where a known mask of one matrix is on."""
     layer, x, composition = context.layer(Layer), context.elements(0), Composition(context)
@@ -267,12 +266,7 @@ def lower_triangle(context: Context) -> Lowered:
 
 def _symbolic_triangle(context: Context, x: View, layer: Layer, given: list[object]) -> Lowered:
     """Lower a triangle of matrices of symbolic sizes, by the distance of column and row numbers."""
-    if isinstance(layer, Trilu):
-        is_upper, diagonal = layer.upper, whole_number(given[0], "k") if given else 0
-    else:
-        is_upper, diagonal = isinstance(layer, UpperTriangle), getattr(layer, "diagonal", 0)
-    if diagonal is None:
-        raise NotLoweredError("its diagonal is known only at run time")
+    is_upper, diagonal = isinstance(layer, UpperTriangle), getattr(layer, "diagonal", 0)
     (rows, down), (columns, across) = (integer_range(context, size) for size in x.shape[-2:])
     distance = apply("sub", Operand(2), Operand(1))
     is_kept = apply("ge" if is_upper else "le", distance, diagonal)

@@ -106,7 +106,7 @@ def rotated(use: Use) -> Value:
     return kept(use.batch(), use.layer._axes(use.first.rank), "turns")  # type: ignore[attr-defined]
 
 
-@rule(_Triangle, onnx.Trilu)
+@rule(_Triangle)
 def triangle(use: Use) -> Value:
     """Follow a part of every matrix set to zero."""
     use.only("input")
