@@ -1,1 +1,1 @@
-"""Translators, one module a family; modules are found by themselves. How to add one: docs/onnx-translators.md."""
+"""Translators, one module per operator family, found automatically. See docs/onnx-translators.md to add one."""

@@ -32,31 +32,31 @@ for _type, _torch in _PLAIN.items():
 
 @translates("LeakyRelu")
 def leaky_relu(node: Node) -> Value:
-    """nn.LeakyReLU."""
+    """Translate to nn.LeakyReLU."""
     return node.make("nn.LeakyReLU", node.input(0), negative_slope=node.real("alpha", 0.01))
 
 
 @translates("Elu")
 def elu(node: Node) -> Value:
-    """nn.ELU."""
+    """Translate to nn.ELU."""
     return node.make("nn.ELU", node.input(0), alpha=node.real("alpha", 1.0))
 
 
 @translates("Celu", since=12)
 def celu(node: Node) -> Value:
-    """nn.CELU."""
+    """Translate to nn.CELU."""
     return node.make("nn.CELU", node.input(0), alpha=node.real("alpha", 1.0))
 
 
 @translates("Gelu", since=20)
 def gelu(node: Node) -> Value:
-    """nn.GELU."""
+    """Translate to nn.GELU."""
     return node.make("nn.GELU", node.input(0), approximate=node.text("approximate", "none"))
 
 
 @translates("HardSigmoid")
 def hard_sigmoid(node: Node) -> Value:
-    """nn.Hardsigmoid where the line is PyTorch's; any other between the bounds."""
+    """Translate to nn.Hardsigmoid if alpha and beta are PyTorch's; else to clamp(alpha * x + beta, 0, 1)."""
     x, alpha, beta = node.input(0), node.real("alpha", 0.2), node.real("beta", 0.5)
     if math.isclose(alpha, 1 / 6, rel_tol=1e-5) and beta == 0.5:
         return node.make("nn.Hardsigmoid", x)
@@ -66,7 +66,7 @@ def hard_sigmoid(node: Node) -> Value:
 
 @translates("Selu")
 def selu(node: Node) -> Value:
-    """nn.SELU with its usual constants; a multiple of nn.ELU with others."""
+    """Translate to nn.SELU if it has these constants; else to a multiple of nn.ELU."""
     x = node.input(0)
     alpha, gamma = node.real("alpha", _ALPHA if node.version >= 6 else 1.6732), node.real("gamma", _GAMMA)
     if math.isclose(alpha, _ALPHA, rel_tol=1e-6) and math.isclose(gamma, _GAMMA, rel_tol=1e-6):
@@ -77,7 +77,7 @@ def selu(node: Node) -> Value:
 
 @translates("Swish")
 def swish(node: Node) -> Value:
-    """x * sigmoid(alpha * x)"""
+    """Translate to nn.SiLU, or to x * sigmoid(alpha * x)."""
     x, alpha = node.input(0), node.real("alpha", 1.0)
     if alpha == 1:
         return node.make("nn.SiLU", x)
@@ -88,14 +88,14 @@ def swish(node: Node) -> Value:
 
 @translates("ThresholdedRelu")
 def thresholded_relu(node: Node) -> Value:
-    """x where x > alpha, else 0, for NaN too."""
+    """Translate to x where x > alpha, else 0; NaN becomes 0."""
     x = node.input(0)
     return node.make("torch.where", node.make("torch.gt", x, other=node.real("alpha", 1.0)), x, other=0.0)
 
 
 @translates("Shrink")
 def shrink(node: Node) -> Value:
-    """x + bias where x < -lambd, x - bias where x > lambd, else 0."""
+    """Translate to x + bias where x < -lambd, x - bias where x > lambd, else 0."""
     x, lambd, bias = node.input(0), node.real("lambd", 0.5), node.real("bias", 0.0)
     wide = widened(node, x)
     above = node.make("torch.where", node.make("torch.gt", wide, other=lambd), _plus(node, wide, -bias), other=0.0)
@@ -126,11 +126,11 @@ def _wide(node: Node, x: Value) -> Value:
 
 @translates("PRelu")
 def prelu(node: Node) -> Value | list[Value]:
-    """nn.PReLU where there is one slope, or one a channel."""
+    """Translate to nn.PReLU if there is one slope, or one per channel."""
     slope, rank = node.array(1), node.input(0).rank
     if slope is None or rank is None or rank < 2 or slope.dtype != node.dtype():
         return node.same(consumed_inputs=None)
-    if node.version < 7 and slope.ndim == 1:  # one a channel, wherever it would broadcast to later
+    if node.version < 7 and slope.ndim == 1:  # one per channel, whatever it broadcasts to
         slope = slope.reshape(-1, *(1,) * (rank - 2))
     shape = (1,) * (rank - slope.ndim) + slope.shape
     if slope.size != 1 and (len(shape) != rank or shape[1] != slope.size):
@@ -140,7 +140,7 @@ def prelu(node: Node) -> Value | list[Value]:
 
 @translates("Clip")
 def clip(node: Node) -> Value | list[Value]:
-    """torch.clamp with stored bounds; ReLU6 by its name."""
+    """Translate to torch.clamp with stored bounds, or to ReLU6."""
     low: Number | None
     high: Number | None
     if node.version < 11:
@@ -182,13 +182,13 @@ translates("LogSoftmax", since=13)(_along_axis("F.log_softmax", -1))
 
 @translates("Hardmax", since=13)
 def hardmax(node: Node) -> list[Value]:
-    """ONNX's own."""
+    """Keep ONNX's layer."""
     return node.same()
 
 
 @translates("Softmax", "LogSoftmax", "Hardmax")
 def of_matrix(node: Node) -> Value | list[Value]:
-    """Before opset 13: of the input as a matrix, the axes from one on as its columns."""
+    """Flatten the input to a matrix at the axis, as operator sets before 13 do."""
     x, axis = node.input(0), node.number("axis", 1)
     rank = node.rank()
     axis = axis + rank if axis < 0 else axis
@@ -210,7 +210,7 @@ def of_matrix(node: Node) -> Value | list[Value]:
 
 @translates("Dropout")
 def dropout(node: Node) -> Value | list[Value]:
-    """Nothing: models are run, not trained."""
+    """Return the input: dropout is the identity in inference."""
     training = node.array(2)
     if any(node.outputs[1:]) or (node.is_given(2) and (training is None or training.any())):
         ratio = node.array(1)
@@ -224,5 +224,5 @@ def dropout(node: Node) -> Value | list[Value]:
 
 @translates("Identity")
 def identity(node: Node) -> Value:
-    """Nothing."""
+    """Return the input."""
     return node.input(0)

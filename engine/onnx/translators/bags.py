@@ -1,7 +1,7 @@
-"""Embedding bags as PyTorch's exporter writes them: a loop that takes a stretch of indices a turn.
+"""Embedding bags that PyTorch's exporter writes as a loop over slices of the indices.
 
-``weight[indices[a[k] : b[k]]]`` is summed, or its mean taken, where ``b`` is ``a`` from its second element on. Whatever
-differs in anything stays a loop.
+Iteration k computes the sum or mean of ``weight[indices[a[k] : b[k]]]``, where ``b`` is ``a[1:]``. Other
+loops stay loops.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from engine.pnnx.graph import Operator
 _POOLS: Final = {"torch.sum": "sum", "torch.mean": "mean"}
 _FLOATS: Final = ("float32", "float64")
 _TO_THE_END: Final = 2**31 - 1
-# The number of the turn and the condition.
+# The body's first inputs: iteration number and condition.
 _HANDED: Final = 2
 
 
 def embedding_bags(node: Node, count: Value | None, condition: Value | None, body: Part) -> Value | None:
-    """The operator in the place of a loop without states; None where the loop is another one."""
+    """Return EmbeddingBags in place of a loop without states; None if the loop computes something else."""
     is_endless = condition is None or _is_true(condition.constant)
     found = _Body(body).bags()
     if count is None or not is_endless or found is None:
@@ -45,7 +45,7 @@ def embedding_bags(node: Node, count: Value | None, condition: Value | None, bod
 
 @dataclass(frozen=True, slots=True)
 class _Bags:
-    """What a turn takes: the stretch from an element of ``first`` to that of ``last``."""
+    """Operands of the bags: iteration k pools the rows of ``indices[first[k] : last[k]]``."""
 
     weight: Value
     indices: Value
@@ -56,7 +56,7 @@ class _Bags:
 
 
 class _Body:
-    """The body of a loop, read from its results backwards."""
+    """Body of a loop, matched backwards from its results."""
 
     def __init__(self, body: Part) -> None:
         operators = body.graph.operators
@@ -68,7 +68,7 @@ class _Body:
         self._results = [op.inputs[0] for op in operators if op.type == "pnnx.Output"]
 
     def bags(self) -> _Bags | None:
-        """What is pooled; None where a turn does anything else."""
+        """Return the operands of the bags; None if an iteration computes something else."""
         if not self._is_handed_two or len(self._results) != 2 or not self._goes_on(self._results[0]):
             return None
         pool = self._makers[self._results[1]]
@@ -90,12 +90,12 @@ class _Body:
         return _Bags(weight, *stretch, scales and scales[0], _POOLS[pool.type])
 
     def _goes_on(self, name: str) -> bool:
-        """Whether the condition stays as it is: true before."""
+        """Return whether the condition stays true."""
         maker = self._makers[name]
         return name == self._handed[1] or (maker.type == "pnnx.Attribute" and _is_true(maker.attributes["data"].data))
 
     def _stretch(self, name: str) -> tuple[Value, Value, Value] | None:
-        """What a slice cuts, and where its bounds come from."""
+        """Return the sliced vector and the vectors of its bounds; None if it is no such slice."""
         op = self._makers[name]
         if op.type != "Slice" or op.params or op.labels != ("input", "starts", "ends", "axes"):
             return None
@@ -106,7 +106,7 @@ class _Body:
         return None if whole is None or first is None or last is None else (whole, first, last)
 
     def _bound(self, name: str) -> Value | None:
-        """The vector of which a bound is the element of this turn."""
+        """Return the vector whose element at the iteration number is the bound."""
         lifted = self._makers[name]
         if lifted.type != "torch.unsqueeze" or lifted.params != {"dim": 0}:
             return None
@@ -116,7 +116,7 @@ class _Body:
         return self._value(element.inputs[0])
 
     def _value(self, name: str) -> Value | None:
-        """What is no work of the body: of the graph around it, or a constant."""
+        """Return a captured or constant value; None if the body computes it."""
         op = self._makers[name]
         if op.type == "pnnx.Attribute":
             return constant(op.attributes["data"].data)
@@ -124,7 +124,7 @@ class _Body:
 
 
 def _is_rest(builder: Builder, a: Value, b: Value) -> bool:
-    """Whether one vector is all of the other but its first element."""
+    """Return whether ``b`` is ``a[1:]``."""
     if a.constant is not None and b.constant is not None:
         return a.constant.ndim == 1 and np.array_equal(a.constant[1:], b.constant)
     maker: Operator | None = builder.maker(b)
@@ -138,7 +138,7 @@ def _is_rest(builder: Builder, a: Value, b: Value) -> bool:
 
 
 def _is_length(count: Value, b: Value) -> bool:
-    """Whether a number of turns is the length of a vector."""
+    """Return whether the trip count is the length of a vector."""
     length = b.tensor.shape[0] if b.tensor is not None and b.rank == 1 else None
     if count.constant is not None:
         return count.constant.size == 1 and length is not None and int(count.constant.reshape(())) == length

@@ -1,4 +1,4 @@
-"""Branches and loops."""
+"""Translators of branches and loops."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _COUNT = TensorSpec((), np.dtype(np.int64))
 
 @translates("If")
 def branch(node: Node) -> list[Value]:
-    """The branch that is taken where that is known; else both, one of which a run takes."""
+    """Inline the branch of a constant condition; else translate to onnx.If with both branches."""
     condition = node.input(0)
     if condition.constant is not None and condition.constant.size == 1:
         return node.inline(graph_of(node, "then_branch" if condition.constant.any() else "else_branch"))
@@ -33,7 +33,7 @@ def branch(node: Node) -> list[Value]:
     for name in ("then_branch", "else_branch"):
         try:
             parts[name] = node.subgraph(graph_of(node, name), ())
-        except ShapeError as error:  # a branch for other shapes than these
+        except ShapeError as error:  # the branch is for other shapes
             refused[f"{name}_refused"] = str(error)[:_LONGEST]
             last = error
     if not parts:
@@ -54,7 +54,7 @@ def branch(node: Node) -> list[Value]:
 
 @translates("Loop")
 def loop(node: Node) -> list[Value]:
-    """A loop, but for one that spells an operator out."""
+    """Translate to onnx.Loop, or to EmbeddingBags if the loop computes them."""
     count, condition = node.optional(0), node.optional(1)
     states = [node.input(k) for k in range(2, len(node.inputs))]
     proto = graph_of(node, "body")
@@ -79,7 +79,7 @@ def loop(node: Node) -> list[Value]:
 
 @translates("Scan", since=8)
 def batch_scan(node: Node) -> list[Value]:
-    """A scan of the reference, of each item of a batch."""
+    """Translate to onnx.BatchScan, the batched Scan of operator set 8."""
     lengths, values = node.optional(0), [node.input(k) for k in range(1, len(node.inputs))]
     scanned = node.number("num_scan_inputs", 0)
     count = len(values) - scanned
@@ -104,13 +104,13 @@ def batch_scan(node: Node) -> list[Value]:
 
 
 def _without(spec: object) -> object:
-    """What is left of a spec where its first axis is walked along."""
+    """Return a spec without its first axis."""
     return TensorSpec(spec.shape[1:], spec.dtype) if isinstance(spec, TensorSpec) and spec.shape else UNKNOWN
 
 
 @translates("Scan", since=9)
 def scan(node: Node) -> list[Value]:
-    """A scan of the reference."""
+    """Translate to onnx.Scan, or to distances of rows if the scan computes them."""
     proto, scanned = graph_of(node, "body"), node.number("num_scan_inputs", 0)
     values = [node.input(k) for k in range(len(node.inputs))]
     count = len(values) - scanned
@@ -139,7 +139,7 @@ def scan(node: Node) -> list[Value]:
 
 @translates("SequenceMap", since=17)
 def sequence_map(node: Node) -> list[Value]:
-    """A map of the reference."""
+    """Translate to onnx.SequenceMap."""
     values = [node.input(k) for k in range(len(node.inputs))]
     proto = graph_of(node, "body")
     body = node.subgraph(proto, [value.tensor or UNKNOWN for value in values])
@@ -155,10 +155,10 @@ def sequence_map(node: Node) -> list[Value]:
 
 
 def graph_of(node: Node, name: str) -> Any:
-    """An attribute that is a graph.
+    """Return an attribute that is a graph.
 
     Raises:
-        ParameterError: it is something else, or missing.
+        ParameterError: it is missing or not a graph.
     """
     proto = node.attributes.get(name)
     if proto is None or not hasattr(proto, "node"):
@@ -167,14 +167,14 @@ def graph_of(node: Node, name: str) -> Any:
 
 
 def _padded(known: Sequence[object], node: Node) -> list[object]:
-    """What is known of each result, as the file says where nothing else does."""
+    """Return the spec of each result: the inferred one, else the one declared in the file."""
     rest = [*known, *(UNKNOWN for _ in node.outputs)][: len(node.outputs)]
     notes = [*node.declared, *(None for _ in rest)]
     return [note if each is UNKNOWN and note is not None else each for each, note in zip(rest, notes, strict=False)]
 
 
 def _open(value: Value) -> object:
-    """What holds of a state in any turn: its rank and dtype are taken to stay, no size is."""
+    """Return the spec of a state for any iteration: same rank and dtype, all sizes unknown."""
     spec = value.tensor
     return UNKNOWN if spec is None else TensorSpec((None,) * spec.rank, spec.dtype)
 
@@ -199,7 +199,7 @@ def _slice(value: Value, axis: int) -> object:
 
 @translates("ConcatFromSequence", since=11)
 def concat_from_sequence(node: Node) -> list[Value]:
-    """ONNX's own, or the embedding bags whose rows a loop made."""
+    """Keep ONNX's layer, or translate to EmbeddingBags if a loop computed the sequence."""
     is_joined = node.number("axis", 0) == 0 and not node.number("new_axis", 0)
     bags = sequence_bags(node, node.input(0)) if is_joined else None
     return node.same() if bags is None else [bags]

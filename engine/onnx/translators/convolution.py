@@ -16,7 +16,7 @@ Pair = tuple[int, int]
 
 @translates("Conv")
 def conv(node: Node) -> Value | list[Value]:
-    """nn.Conv with stored weights, after what is padded on one side alone; else ONNX's own, which pads as it likes."""
+    """Translate to nn.Conv with stored weights, after F.pad for asymmetric padding; else keep ONNX's layer."""
     stored = _stored(node)
     padded = None if stored is None else _padded(node, stored[0].shape[2:])
     if stored is None or padded is None:
@@ -43,7 +43,7 @@ def conv(node: Node) -> Value | list[Value]:
 
 @translates("ConvTranspose")
 def conv_transpose(node: Node) -> Value | list[Value]:
-    """nn.ConvTranspose where PyTorch can say it."""
+    """Translate to nn.ConvTranspose where PyTorch has an equivalent."""
     stored = _stored(node)
     padding = symmetric_padding(node)
     if stored is None or padding is None or node.attributes.get("output_shape"):
@@ -73,7 +73,7 @@ def conv_transpose(node: Node) -> Value | list[Value]:
 
 @translates("CausalConvWithState", since=27)
 def causal_conv(node: Node) -> list[Value] | None:
-    """What came before, or zeros, in front; a convolution of every channel by itself; the end of what it saw."""
+    """Translate to a depthwise convolution of the past state (or zeros) and the input; the new state is their end."""
     x, weight, past = node.input(0), node.input(1), node.optional(3)
     spec, kernel = x.tensor, weight.tensor
     activation = node.text("activation", "none")
@@ -98,7 +98,7 @@ def causal_conv(node: Node) -> list[Value] | None:
 
 
 def _padded(node: Node, kernel: Sequence[int]) -> tuple[Value, tuple[int, ...]] | None:
-    """The input with what is padded on one side alone, and the padding of both; None where open sizes decide."""
+    """Pad the input asymmetrically and return it with the symmetric rest; None if that depends on unknown sizes."""
     x, padding = node.input(0), symmetric_padding(node)
     if padding is not None:
         return x, padding
@@ -114,7 +114,7 @@ def _padded(node: Node, kernel: Sequence[int]) -> tuple[Value, tuple[int, ...]] 
 
 
 def _pairs(node: Node, kernel: Sequence[int]) -> list[Pair] | None:
-    """What is padded before and behind each axis, where that is known."""
+    """Return the padding before and after each axis; None if it depends on unknown sizes."""
     mode, rank, spec = node.text("auto_pad", "NOTSET"), len(kernel), node.input(0).tensor
     if mode == "NOTSET":
         pads = node.numbers("pads")
@@ -126,7 +126,7 @@ def _pairs(node: Node, kernel: Sequence[int]) -> list[Pair] | None:
 
 
 def _stored(node: Node) -> tuple[Array, Array | None] | None:
-    """Weight and bias that are constants; None where PyTorch has no module for them."""
+    """Return constant weight and bias; None if they are not constant or PyTorch has no module for them."""
     weight, bias = node.array(1), node.array(2)
     if weight is None or (node.is_given(2) and bias is None) or not 3 <= weight.ndim <= 5 or 0 in weight.shape:
         return None
@@ -139,10 +139,10 @@ def _stored(node: Node) -> tuple[Array, Array | None] | None:
 
 
 def spread(node: Node, name: str, rank: int) -> tuple[int, ...]:
-    """One number an axis, ones where the file has none.
+    """Return an attribute with one number per axis; ones if the file has none.
 
     Raises:
-        ParameterError: as many as there are no axes.
+        ParameterError: the count is not that of the axes.
     """
     numbers = node.numbers(name) or (1,) * rank
     if len(numbers) != rank:
@@ -151,7 +151,7 @@ def spread(node: Node, name: str, rank: int) -> tuple[int, ...]:
 
 
 def symmetric_padding(node: Node, kernel: Sequence[int] = ()) -> tuple[int, ...] | None:
-    """The padding where it is alike before and behind each axis; None where it is not, or sizes decide it."""
+    """Return the padding if it is symmetric; None if it is not, or depends on sizes."""
     mode = node.text("auto_pad", "NOTSET")
     rank = len(kernel) or (node.rank(1) if node.inputs[1:] else node.rank(0)) - 2
     if mode == "VALID":

@@ -30,7 +30,7 @@ def triangle(node: Node) -> Value:
 
 @translates("EyeLike", since=9)
 def eye_like(node: Node) -> Value:
-    """What two triangles of ones have in common: the k-th diagonal."""
+    """Translate to the intersection of two triangles of ones: the k-th diagonal."""
     x, k = node.input(0), node.number("k", 0)
     ones = node.make("torch.ones_like", x, dtype="torch.float")
     y = node.make("torch.tril", node.make("torch.triu", ones, diagonal=k), diagonal=k)
@@ -39,7 +39,7 @@ def eye_like(node: Node) -> Value:
 
 @translates(*_WINDOWS, since=17)
 def window(node: Node) -> Value:
-    """A sum of cosines of one period, without its last element unless symmetric."""
+    """Translate to a sum of cosines over one period; unless symmetric, the last element is dropped."""
     size = node.input(0)
     period = node.make("Tensor.to", size, dtype="torch.double")
     if not node.number("periodic", 1):

@@ -14,12 +14,12 @@ _REDUCED: Final = {
     "ReduceMax": ("", "torch.amax"),
 }
 _UNARY: Final = {"Abs": "abs(@0)", "Sqrt": "sqrt(@0)"}
-# Elements of the differences that a run may hold at once for each row of the other table.
+# Maximum elements of the differences that a run may hold for each row of the other table.
 _MOST: Final = 1 << 24
 
 
 def distances(node: Node, proto: Any, values: Sequence[Value], states: int) -> list[Value] | None:
-    """Return the results of a scan that reduces the differences of each row and a table; None of any other scan.
+    """Return the results of a scan that reduces the differences of each row and a table; None for any other scan.
 
     The table is the only state and stays as it is, so that all rows are computed at once.
     """

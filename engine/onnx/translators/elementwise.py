@@ -31,7 +31,7 @@ _ON_SIZES = {"Add": "add", "Sub": "sub", "Mul": "mul", "Div": "floor_divide"}
 
 
 def literal(value: Value | None, dtype: DType | None) -> Number | None:
-    """A constant of one element as a number, where an expression computes the same with it."""
+    """Return a one-element constant as a number if an expression computes the same with it; else None."""
     if value is None or value.constant is None or value.constant.size != 1 or value.constant.dtype != dtype:
         return None
     number = value.constant.reshape(()).item()
@@ -43,7 +43,7 @@ def literal(value: Value | None, dtype: DType | None) -> Number | None:
 
 
 def operand_texts(a: Value, b: Value) -> tuple[list[str], list[Value]]:
-    """How an expression spells two operands, and which it takes: a number beside a tensor of its dtype is written."""
+    """Return texts of two operands for an expression, and those it takes: a number of the tensor's dtype is inlined."""
     texts: list[str] = []
     operands: list[Value] = []
     for value, other in ((a, b), (b, a)):
@@ -61,7 +61,7 @@ def operand_texts(a: Value, b: Value) -> tuple[list[str], list[Value]]:
 def _unary(function: str) -> Translator:
     def translator(node: Node) -> Value:
         x = node.input(0)
-        # An expression would take a value of which nothing is known for a number.
+        # An expression would treat a value with an unknown spec as a number.
         return node.make(f"torch.{function}", x) if x.tensor is None else node.expression(f"{function}(@0)", x)
 
     return translator
@@ -73,7 +73,7 @@ for _type, _function in _UNARY.items():
 
 @translates(*_BINARY)
 def binary(node: Node) -> Value:
-    """An expression; x * sigmoid(x) by its name; sizes as they are computed with."""
+    """Translate to an expression, to nn.SiLU or nn.Hardswish, or to arithmetic on sizes."""
     a, b = _aligned(node)
     if node.type == "Mul" and (known := _gated(node, a, b)) is not None:
         return known
@@ -96,7 +96,7 @@ def binary(node: Node) -> Value:
 
 
 def _gated(node: Node, a: Value, b: Value) -> Value | None:
-    """x * sigmoid(x) is SiLU, x * hardsigmoid(x) Hardswish."""
+    """Return nn.SiLU for x * sigmoid(x) and nn.Hardswish for x * hardsigmoid(x); else None."""
     for gate, x in ((a, b), (b, a)):
         maker = node.builder.maker(gate)
         if maker is not None and maker.inputs == (x.name,) and x.name:
@@ -108,7 +108,7 @@ def _gated(node: Node, a: Value, b: Value) -> Value | None:
 
 
 def _aligned(node: Node) -> tuple[Value, Value]:
-    """Both operands; before opset 7 the second one may belong to axes from one on."""
+    """Return both operands; before operator set 7, ``axis`` says where the second one is aligned."""
     a, b = node.input(0), node.input(1)
     axis, rank, own = node.attributes.get("axis"), a.rank, b.rank
     if not isinstance(axis, int) or node.version >= 7 or rank is None or own is None or b.tensor is None:
@@ -121,7 +121,7 @@ def _aligned(node: Node) -> tuple[Value, Value]:
 
 
 def _computed(function: str, left: tuple[Size, ...] | None, right: tuple[Size, ...] | None) -> tuple[Size, ...] | None:
-    """Arithmetic on sizes, for Reshape and its like; of a list and a number each item."""
+    """Compute with sizes, for Reshape and similar operators; a number is applied to each item of a list."""
     if left is None or right is None or not left or not right:
         return None
     count = max(len(left), len(right))
@@ -143,7 +143,7 @@ def _one(function: str, a: Size, b: Size) -> Size:
 
 @translates("Pow")
 def power(node: Node) -> Value | list[Value]:
-    """pow in the dtype of the base."""
+    """Translate to pow in the dtype of the base."""
     a, b = _aligned(node)
     if a.dtype is None or b.dtype is None or a.dtype != b.dtype or a.dtype.kind in "iu":
         return node.same("Pow", [a, b], axis=None, broadcast=None)
@@ -153,18 +153,18 @@ def power(node: Node) -> Value | list[Value]:
 
 @translates("Max", "Min")
 def extremum(node: Node) -> Value:
-    """The larger or smaller of any number of operands."""
+    """Translate to the maximum or minimum of any number of operands."""
     return _folded(node, "maximum" if node.type == "Max" else "minimum")
 
 
 @translates("Sum")
 def total(node: Node) -> Value:
-    """The sum of any number of operands."""
+    """Translate to the sum of any number of operands."""
     return _folded(node, "add")
 
 
 def _folded(node: Node, function: str) -> Value:
-    """A function of two operands over any number of them."""
+    """Fold a function of two operands over any number of them."""
     operands = [value for value in node.inputs if value is not None]
     if not operands:
         raise ParameterError("an operand is missing", found="none", expected="one or more")
@@ -176,7 +176,7 @@ def _folded(node: Node, function: str) -> Value:
 
 @translates("Mean")
 def mean(node: Node) -> Value:
-    """The sum of any number of operands, divided by their number."""
+    """Translate to the sum of the operands divided by their number."""
     operands = [node.input(k) for k in range(len(node.inputs) or 1)]
     wide = [each if each.dtype is None else widened(node, each) for each in operands]
     total = reduce(lambda done, value: node.make("torch.add", done, value), wide)
@@ -217,17 +217,17 @@ for _type, _function in _BITS.items():
 
 @translates("BitwiseNot", since=18)
 def bitwise_not(node: Node) -> Value:
-    """torch.bitwise_not."""
+    """Translate to torch.bitwise_not."""
     return node.make("torch.bitwise_not", node.input(0))
 
 
 @translates("Not")
 def logical_not(node: Node) -> Value:
-    """torch.logical_not."""
+    """Translate to torch.logical_not."""
     return node.make("torch.logical_not", node.input(0))
 
 
 @translates("Where", since=9)
 def where(node: Node) -> Value:
-    """torch.where."""
+    """Translate to torch.where."""
     return node.make("torch.where", node.input(0), node.input(1), node.input(2))

@@ -1,4 +1,4 @@
-"""Attention whose scores and shares are changed by graphs of the file."""
+"""Flexible attention: subgraphs of the file change scores and probabilities."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FLOATS: Final = (1, 10, 11, 16)
 
 @translates("FlexAttention", domain=_DOMAIN)
 def flexible_attention(node: Node) -> Value:
-    """Products, a softmax, and what the graphs make of both, among the operators around."""
+    """Translate to products and a softmax, with both subgraphs inlined."""
     query, key, value = (node.input(k) for k in range(3))
     heads, width = _sizes(node, query)
     groups = [_sizes(node, each)[0] for each in (key, value)]
@@ -40,7 +40,11 @@ def flexible_attention(node: Node) -> Value:
 
 
 def _sizes(node: Node, operand: Value) -> tuple[int, int]:
-    """How many heads there are, and how wide each is."""
+    """Return the number of heads and the width of each.
+
+    Raises:
+        ShapeError: one of them is unknown.
+    """
     spec = operand.tensor
     if spec is None or spec.rank != 4 or spec.shape[1] is None or spec.shape[3] is None:
         raise ShapeError(
@@ -64,7 +68,7 @@ def _as(node: Node, x: Value, dtype: DType | None) -> Value:
 
 
 def _changed(node: Node, name: str, scores: Value) -> Value:
-    """What a graph of the file makes of scores; themselves where there is none."""
+    """Apply the subgraph of an attribute to scores; return them unchanged if there is none."""
     if name not in node.attributes:
         return scores
     results = node.inline(graph_of(node, name), (scores,))

@@ -1,4 +1,4 @@
-"""Parts of tensors: slices, gathers, scatters, and tensors joined and split."""
+"""Translators of slices, gathers, scatters, concatenation and splitting."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _END = 2**31 - 1
 
 @translates("Concat")
 def concat(node: Node) -> Value:
-    """torch.cat; sizes are followed."""
+    """Translate to torch.cat, or concatenate lists of sizes."""
     values = [value for value in node.inputs if value is not None]
     axis = node.number("axis", 1)
     if len(values) == 1:
@@ -37,14 +37,14 @@ def concat(node: Node) -> Value:
 
 @translates("Split")
 def split(node: Node) -> list[Value] | None:
-    """torch.split."""
+    """Translate to torch.split."""
     x, axis = node.input(0), node.number("axis", 0)
     count = len(node.outputs)
     sections = node.integers(1, "split")
     if sections is None and node.is_given(1):
         names = list(node.outputs)
         labels = ("input", "split_size_or_sections")
-        # A list, however long its declaration leaves it: one size for all pieces would be a number.
+        # A list even for one size, because torch.split applies a single number to all pieces.
         inputs = [x, node.make("Tensor.reshape", node.input(1), shape=(count,))]
         return node.builder.add("torch.split", node.name, inputs, outputs=names, params={"dim": axis}, labels=labels)
     size = x.tensor.shape[axis] if x.tensor is not None and -x.tensor.rank <= axis < x.tensor.rank else None
@@ -70,14 +70,14 @@ def split(node: Node) -> list[Value] | None:
 
 
 def _halved(node: Node, x: Value, count: int, axis: int) -> list[Value]:
-    """torch.chunk: equal parts."""
+    """Translate to torch.chunk, with equal parts."""
     params = {"chunks": count, "dim": axis}
     return node.builder.add("torch.chunk", node.name, [x], outputs=list(node.outputs), params=params)
 
 
 @translates("Slice")
 def cut(node: Node) -> Value | list[Value]:
-    """Tensor.slice where the bounds are known and no step is negative."""
+    """Translate to Tensor.slice if the bounds are known and no step is negative."""
     x = node.input(0)
     starts, ends = node.integers(1, "starts"), node.integers(2, "ends")
     axes, steps = node.integers(3, "axes"), node.integers(4, "steps")
@@ -119,7 +119,7 @@ def _cut(
 
 @translates("Gather")
 def gather(node: Node) -> Value | list[Value]:
-    """Tensor.select for one place, an embedding for rows of a stored table, torch.index_select for a list."""
+    """Translate to Tensor.select (one index), an embedding (rows of a stored table) or torch.index_select (a list)."""
     x, places, axis = node.input(0), node.input(1), node.number("axis", 0)
     index = places.constant
     if x.rank is None or not -x.rank <= axis < x.rank:

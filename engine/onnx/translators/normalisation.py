@@ -1,4 +1,4 @@
-"""Normalisation."""
+"""Translators of normalisation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MODULES = {2: "nn.BatchNorm1d", 3: "nn.BatchNorm1d", 4: "nn.BatchNorm2d", 5: "n
 
 @translates("BatchNormalization")
 def batch_norm(node: Node) -> Value | list[Value]:
-    """nn.BatchNorm with stored statistics."""
+    """Translate to nn.BatchNorm with stored statistics."""
     if node.number("training_mode", 0):
         return node.same()
     arrays = [node.array(k) for k in range(1, 5)]
@@ -45,7 +45,7 @@ def batch_norm(node: Node) -> Value | list[Value]:
 
 @translates("InstanceNormalization")
 def instance_norm(node: Node) -> Value | list[Value]:
-    """nn.InstanceNorm, or F.instance_norm where only a run can tell the weights."""
+    """Translate to nn.InstanceNorm, or to F.instance_norm if the weights are not constant."""
     x, eps = node.input(0), node.real("epsilon", 1e-5)
     if not _have_its_dtype(x, node.input(1), node.input(2)):
         return node.same()
@@ -66,7 +66,7 @@ def instance_norm(node: Node) -> Value | list[Value]:
 
 @translates("GroupNormalization", since=18)
 def group_norm(node: Node) -> Value | list[Value]:
-    """nn.GroupNorm, or F.group_norm where only a run can tell the weights; older files have one for each group."""
+    """Translate to nn.GroupNorm, or to F.group_norm if weights are not constant; older files have one per group."""
     x, groups, eps = node.input(0), node.number("num_groups", 0), node.real("epsilon", 1e-5)
     channels = x.tensor.shape[1] if x.tensor is not None and x.tensor.rank > 1 else None
     if not _have_its_dtype(x, node.input(1), node.input(2)) or channels is None or groups < 1 or channels % groups:
@@ -97,7 +97,7 @@ def _have_its_dtype(x: Value, *weights: Value) -> bool:
 
 
 def _weights(scale: Array, bias: Array) -> dict[str, Array]:
-    """None where they change nothing: exporters write such where a module has none."""
+    """Return the weights; none if they are ones and zeros, which exporters write for a module without weights."""
     is_plain = (scale == 1).all() and (bias == 0).all()
     return {} if is_plain else {"weight": scale, "bias": bias}
 
@@ -145,19 +145,19 @@ def mean_variance(node: Node) -> Value:
 
 @translates("RMSNormalization", since=23)
 def as_it_is(node: Node) -> list[Value]:
-    """ONNX's own, most of which another layer computes."""
+    """Keep ONNX's layer."""
     return node.same()
 
 
 @translates("LayerNormalization", since=17)
 def layer_norm(node: Node) -> Value | list[Value]:
-    """nn.LayerNorm where only the result is used and the weights cover the axes."""
+    """Translate to nn.LayerNorm if only the first result is used and the weights cover the axes."""
     x, scale, bias = node.input(0), node.array(1), node.array(2)
     if x.tensor is None or any(node.outputs[1:]) or scale is None or (node.is_given(2) and bias is None):
         return node.same()
     axis = node.number("axis", -1)
     trailing = x.tensor.shape[axis:] if -x.tensor.rank <= axis < x.tensor.rank else ()
-    if len(trailing) == scale.ndim and 1 not in scale.shape:  # an open size can only be that of the weights
+    if len(trailing) == scale.ndim and 1 not in scale.shape:  # an unknown size must be that of the weights
         trailing = tuple(own if size is None else size for size, own in zip(trailing, scale.shape, strict=True))
     shape = tuple(size or 0 for size in trailing)
     if not shape or None in trailing or scale.shape != shape or (bias is not None and bias.shape != shape):

@@ -1,4 +1,4 @@
-"""Operators that are ONNX's own layers under their own names."""
+"""Translators of operators that have a layer of the same name."""
 
 from __future__ import annotations
 
@@ -45,25 +45,25 @@ from engine.onnx.translation.value import Value
 @translates("Bernoulli", since=15)
 @translates("LinearAttention", since=27)
 def as_it_is(node: Node) -> list[Value]:
-    """ONNX's own."""
+    """Keep ONNX's layer."""
     return node.same()
 
 
 @translates("RoiAlign", since=10)
 def first_roi_align(node: Node) -> list[Value]:
-    """ONNX's own, whose places are as later versions call output_half_pixel."""
+    """Keep ONNX's layer, with the coordinates that later versions call output_half_pixel."""
     return node.same(coordinate_transformation_mode="output_half_pixel")
 
 
 @translates("LSTM", "GRU", "RNN")
 def recurrent(node: Node) -> list[Value]:
-    """ONNX's own."""
+    """Keep ONNX's layer."""
     return node.same(output_sequence=None)
 
 
 @translates("Optional", since=15)
 def optional(node: Node) -> list[Value]:
-    """ONNX's own; of what type it would be does not matter."""
+    """Keep ONNX's layer without its type attribute, which is not used."""
     return (
         node.same(type=None) if node.inputs else node.builder.add("Optional", node.name, [], outputs=list(node.outputs))
     )
@@ -71,5 +71,5 @@ def optional(node: Node) -> list[Value]:
 
 @translates("SequenceConstruct", since=11)
 def sequence(node: Node) -> Value:
-    """A list."""
+    """Translate to prim::ListConstruct."""
     return node.make("prim::ListConstruct", *[value for value in node.inputs if value is not None])

@@ -1,4 +1,4 @@
-"""Pools."""
+"""Translators of pooling."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from engine.onnx.translators.convolution import spread, symmetric_padding
 
 @translates("MaxPool")
 def max_pool(node: Node) -> Value | list[Value]:
-    """nn.MaxPool where only the values are used and PyTorch can say the padding."""
+    """Translate to nn.MaxPool if only the values are used and PyTorch supports the padding."""
     kernel = node.numbers("kernel_shape")
     padding = _padding(node, kernel)
     if padding is None or any(node.outputs[1:]):
@@ -30,7 +30,7 @@ def max_pool(node: Node) -> Value | list[Value]:
 
 @translates("AveragePool")
 def average_pool(node: Node) -> Value | list[Value]:
-    """nn.AvgPool where PyTorch can say the padding."""
+    """Translate to nn.AvgPool if PyTorch supports the padding."""
     kernel = node.numbers("kernel_shape")
     padding = _padding(node, kernel)
     if padding is None or set(spread(node, "dilations", len(kernel))) != {1} or _ceil(node):
@@ -61,7 +61,7 @@ def _ceil(node: Node) -> bool:
 
 @translates("GlobalAveragePool", "GlobalMaxPool")
 def global_pool(node: Node) -> Value | list[Value]:
-    """nn.AdaptiveAvgPool or nn.AdaptiveMaxPool to one element."""
+    """Translate to nn.AdaptiveAvgPool or nn.AdaptiveMaxPool with one output element."""
     rank = (node.input(0).rank or 0) - 2
     if not 1 <= rank <= 3:
         return node.same()

@@ -1,4 +1,4 @@
-"""Dtypes that decompositions compute in: as wide as ONNX's own operators, which round once."""
+"""Compute dtypes of decompositions: as wide as in ONNX's operators, which round once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reductions, and losses."""
+"""Translators of reductions and losses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from engine.onnx.translation.registry import translates
 from engine.onnx.translation.value import Value
 from engine.onnx.translators.precision import in_dtype_of, widened
 
-# What is computed of every element, the reduction, and what is computed of its result.
+# Function of each element, reduction, function of the reduced value.
 _STEPS: Final = {
     "ReduceSum": ("", "torch.sum", ""),
     "ReduceProd": ("", "torch.prod", ""),
@@ -26,7 +26,7 @@ _STEPS: Final = {
 
 @translates(*_STEPS)
 def reduction(node: Node) -> Value:
-    """torch's own, with a function before or after it; the result has the dtype of the input."""
+    """Translate to torch's reduction with a function before or after it; the result has the dtype of the input."""
     x = node.input(0)
     before, type, after = _STEPS[node.type]
     given = _dims(node, x)
@@ -70,7 +70,7 @@ def _reduced(node: Node, type: str, x: Value, given: dict[str, Any]) -> Value:
 
 
 def _extra(type: str, x: Value) -> dict[str, Any]:
-    """Return what PyTorch would refuse: an extreme of no elements, and means of integers."""
+    """Return parameters that allow what PyTorch refuses: an extreme of no elements, and means of integers."""
     if type in ("torch.amax", "torch.amin"):
         return {} if x.tensor is not None and all(x.tensor.shape) else {"allow_empty": True}
     return {"dtype": "torch.long"} if type == "torch.mean" and x.dtype is not None and x.dtype.kind in "iu" else {}
@@ -78,7 +78,7 @@ def _extra(type: str, x: Value) -> dict[str, Any]:
 
 @translates("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss", since=12)
 def loss(node: Node) -> list[Value]:
-    """The negative logarithms of the right classes, weighed; a second result is all logarithms."""
+    """Return the weighted negative log-likelihood of the target classes, and optionally all log-probabilities."""
     x, target, weight = node.input(0), node.input(1), node.optional(2)
     logarithms = widened(node, x)
     if node.type == "SoftmaxCrossEntropyLoss":

@@ -1,4 +1,4 @@
-"""Images and signals made larger, smaller, or taken elsewhere; padding."""
+"""Translators of resizing, padding and pixel shuffle."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MODES = {"constant": "constant", "reflect": "reflect", "edge": "replicate"}
 
 @translates("Pad")
 def pad(node: Node) -> Value | list[Value]:
-    """F.pad where the amounts are known and PyTorch has the mode; nothing where there is nothing to add."""
+    """Translate to F.pad if the amounts are known and PyTorch has the mode; return the input if they are all 0."""
     x, mode = node.input(0), node.text("mode", "constant")
     amounts = node.integers(1, "pads" if "pads" in node.attributes else "paddings")
     axes = node.integers(3, "axes")
@@ -39,7 +39,7 @@ def pad(node: Node) -> Value | list[Value]:
 
 
 def _filler(node: Node) -> float | int | None:
-    """The number to pad with, None where an expression would not do."""
+    """Return the number to pad with; None if it is not a constant."""
     if "value" in node.attributes:
         return node.real("value", 0.0)
     if not node.is_given(2):
@@ -49,19 +49,19 @@ def _filler(node: Node) -> float | int | None:
 
 
 def _own(node: Node) -> list[Value]:
-    """ONNX's own; the first version calls its amounts otherwise."""
+    """Keep ONNX's layer; the first version names its amounts ``paddings``."""
     return node.same(paddings=None, pads=node.attributes.get("pads", node.attributes.get("paddings")))
 
 
 @translates("Resize", since=10)
 @translates("Upsample")
 def resize(node: Node) -> Value | list[Value]:
-    """Return ONNX's own, of the axes behind the channels alone where the others stay: so it takes any batch."""
+    """Keep ONNX's layer, restricted to spatial axes if the others keep their sizes, so that it takes any batch."""
     return _interpolated(node) or _own_resize(node)
 
 
 def _own_resize(node: Node) -> list[Value]:
-    """ONNX's own; before opset 11 there is no region, and places are as Upsample has them."""
+    """Keep ONNX's layer; before operator set 11 it has no region and uses Upsample's coordinates."""
     if node.version >= 11:
         return node.same()
     inputs = [node.input(0), None, node.optional(1)]
@@ -89,19 +89,19 @@ def _interpolated(node: Node) -> list[Value] | None:
 
 
 def _way(node: Node) -> Mapping[str, Parameter] | None:
-    """Return the parameters that the layer has otherwise than the file; None where it takes what only a run tells."""
+    """Return parameters that differ from the file's; None if the layer needs an operand known only at run time."""
     if node.text("coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize":
         return None
     if node.version >= 11:
         return {}
-    # Places are x / scale, as asymmetric has it later.
+    # Coordinates are x / scale, which later versions call asymmetric.
     rounding = "floor" if node.type == "Upsample" else "simple"
     is_nearest = node.text("mode", "nearest") == "nearest"
     return {"coordinate_transformation_mode": "asymmetric", "nearest_mode": rounding} if is_nearest else None
 
 
 def _wanted(node: Node) -> tuple[tuple[float, ...] | None, tuple[int | None, ...] | None]:
-    """Scales and sizes, as far as the file says them."""
+    """Return scales and sizes; None for those that the file does not determine."""
     if "scales" in node.attributes:
         value = node.attributes["scales"]
         return (tuple(map(float, value)) if isinstance(value, tuple) else None), None
@@ -109,7 +109,7 @@ def _wanted(node: Node) -> tuple[tuple[float, ...] | None, tuple[int | None, ...
     scales, sizes = node.array(place), node.array(3)
     wanted = node.optional(3)
     if sizes is None and wanted is not None and wanted.sizes is not None and place == 2:
-        # Images of any number and channels: the file takes their sizes from the image itself.
+        # The file takes batch and channels from the image itself.
         known = tuple(size if isinstance(size, int) else None for size in wanted.sizes)
         own = node.input(0).tensor
         if own is not None and None not in known[2:] and len(known) == own.rank:
@@ -124,7 +124,7 @@ def _wanted(node: Node) -> tuple[tuple[float, ...] | None, tuple[int | None, ...
 
 @translates("DepthToSpace")
 def depth_to_space(node: Node) -> Value | list[Value]:
-    """F.pixel_shuffle in its order of channels."""
+    """Translate to F.pixel_shuffle if the order of channels is CRD; else keep ONNX's layer."""
     if node.text("mode", "DCR") == "CRD" and node.input(0).rank == 4:
         return node.make("F.pixel_shuffle", node.input(0), upscale_factor=node.number("blocksize", 1))
     return node.same()

@@ -1,8 +1,8 @@
-"""Embedding bags as PyTorch's newer exporter writes them: a loop that inserts one pooled row a turn into a sequence.
+"""Embedding bags that PyTorch's newer exporter writes as a loop inserting one pooled row an iteration into a sequence.
 
-The body is evaluated with symbols instead of values: ``turn + 1``, ``offsets[turn]``, the stretch of rows between two
-offsets, its sum. Where the symbol of the inserted row is a pooled stretch, all turns are one ``EmbeddingBags``.
-An operator, or a use of one, that has no symbol here leaves the loop as it is.
+The body is evaluated with symbols instead of values: ``k + 1``, ``offsets[k]``, the rows between two offsets, their
+sum. If the inserted row is a pooled range of rows, the whole loop becomes one ``EmbeddingBags``. The loop is kept if
+the body uses an operator that has no symbol here.
 """
 
 from __future__ import annotations
@@ -34,54 +34,54 @@ _SUBTRACTED: Final = re.compile(r"sub\((\d+),@0\)")
 
 
 class _OtherLoopError(Exception):
-    """The loop does something that a bag does not."""
+    """Loop that does not compute embedding bags."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Outer:
-    """A value of the graph around the loop, by its name."""
+    """Name of a value outside the loop."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class _Number:
-    """A constant of one element."""
+    """Constant with one element."""
 
     value: float
 
 
 @dataclass(frozen=True, slots=True)
 class _Size:
-    """The length of a vector of the graph around the loop."""
+    """Length of a vector outside the loop."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
-    """The number of the turn, and so much more."""
+    """Iteration number plus ``more``."""
 
     more: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
-    """The offset at the turn, and so many places behind."""
+    """Offset at the iteration number plus ``more``."""
 
     more: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Fact:
-    """A symbol without parts: the sequence, the offsets, zeros, the bag's length, its rows, or a truth."""
+    """Symbol without fields: the sequence, the offsets, zeros, the bag's length, its rows, or a condition."""
 
     kind: str
 
 
 @dataclass(frozen=True, slots=True)
 class _Pooled:
-    """The pooled rows of the bag."""
+    """Pooled rows of the bag."""
 
     mode: str
 
@@ -95,7 +95,7 @@ _IS_EMPTY, _IS_FILLED, _IS_LAST, _GOES_ON = (_Fact(each) for each in ("is empty"
 
 
 def sequence_bags(node: Node, sequence: Value) -> Value | None:
-    """Return the operator for all rows that a loop inserted into a sequence; None where the loop is another one."""
+    """Return EmbeddingBags for the rows that a loop inserted into a sequence; None if the loop is no embedding bag."""
     builder = node.builder
     loop = builder.maker(sequence)
     if loop is None or loop.type != "onnx.Loop" or loop.params != _LOOP:
@@ -103,7 +103,7 @@ def sequence_bags(node: Node, sequence: Value) -> Value | None:
     try:
         body = _Body(builder, loop, sequence.name)
         mode = body.mode()
-    except (_OtherLoopError, LookupError, StopIteration, ValueError, TypeError):  # fewer operands than in a bag, say
+    except (_OtherLoopError, LookupError, StopIteration, ValueError, TypeError):  # e.g. fewer operands than a bag
         return None
     return _bags(node, body, mode)
 
@@ -126,7 +126,7 @@ def _bags(node: Node, body: _Body, mode: str) -> Value | None:
 
 
 def _looked_up(builder: Builder, rows: Value) -> tuple[Value, Value, Value | None] | None:
-    """Return the table, the indices and the factors that rows were made of."""
+    """Return the table, the indices and the per-row factors from which rows were computed."""
     maker, scales = builder.maker(rows), None
     if maker is not None and maker.type == "pnnx.Expression" and maker.params.get("expr") == "mul(@0,@1)":
         column = builder.value(maker.inputs[1])
@@ -142,7 +142,7 @@ def _looked_up(builder: Builder, rows: Value) -> tuple[Value, Value, Value | Non
 
 
 def _as_vector(builder: Builder, column: Value) -> Value | None:
-    """Return the vector that a column of one number a row is."""
+    """Return a column, (N, 1), as a vector; None if it is not known to be one."""
     if column.constant is not None:
         is_column = column.constant.ndim == 2 and column.constant.shape[1] == 1
         return constant(np.ascontiguousarray(column.constant[:, 0])) if is_column else None
@@ -159,11 +159,11 @@ def _are_ones(builder: Builder, factors: Value) -> bool:
 
 
 class _Body:
-    """The body of a loop, evaluated with symbols.
+    """Body of a loop, evaluated with symbols.
 
     Attributes:
-        rows: what stretches are cut from, once one was met.
-        offsets: what bounds are elements of, once one was met.
+        rows: the value that bags are slices of, once found.
+        offsets: the vector of bag boundaries, once found.
     """
 
     def __init__(self, builder: Builder, loop: Operator, sequence: str) -> None:
@@ -186,7 +186,7 @@ class _Body:
         """Return how rows are pooled.
 
         Raises:
-            _OtherLoopError: the loop is no row of bags.
+            _OtherLoopError: the loop does not compute bags.
         """
         states: list[_Symbol] = [_Turn(0), _Turn(0)]
         states[self._place] = _SEQUENCE
@@ -200,7 +200,7 @@ class _Body:
         return row[0].mode
 
     def _count(self) -> _Number | _Size:
-        """Return the number of turns: what the next turn is compared with, a constant or the length of a vector."""
+        """Return the trip count, compared with the next iteration number: a constant or the length of a vector."""
         makers = {name: op for op in self._body.operators for name in op.outputs}
         goes_on = makers[next(op.inputs[0] for op in self._body.operators if op.type == "pnnx.Output")]
         if goes_on.type != "torch.lt":
@@ -208,7 +208,7 @@ class _Body:
         limit = makers[goes_on.inputs[1]]
         if limit.type == "pnnx.Attribute":
             found = self._constant(limit.attributes["data"].data)
-        else:  # captured: inputs of the body are the turn, the condition, both states, and what it captures
+        else:  # captured: the body's inputs are iteration number, condition, two states, captured values
             handed = [op.outputs[0] for op in self._body.operators if op.type == "pnnx.Input"]
             found = self._outer(self._loop.inputs[3:][handed[4:].index(goes_on.inputs[1])])
         if isinstance(found, _Number) and found.value < 1 or not isinstance(found, _Number | _Size):
@@ -216,7 +216,7 @@ class _Body:
         return found
 
     def _begins(self, condition: Value) -> bool:
-        """Return whether there is a first turn wherever there is a bag."""
+        """Return whether the first iteration runs whenever there is a bag."""
         if condition.constant is not None:
             return isinstance(self._turns, _Number) and bool(condition.constant.all())
         maker = self._builder.maker(condition)
@@ -226,14 +226,14 @@ class _Body:
         return _is_one(self._builder.value(first).constant, 0) and self._outer(count) == self._turns
 
     def _outer(self, name: str) -> _Symbol:
-        """Return the symbol of a value of the graph around the loop."""
+        """Return the symbol of a value outside the loop."""
         maker = self._builder.maker(self._builder.value(name))
         if maker is not None and maker.type in ("Size", "Shape") and not maker.params:
             return self._size(maker.inputs[0])
         return _Outer(name)
 
     def _size(self, name: str) -> _Symbol:
-        """Return the symbol of the length of a vector; one that is reshaped to a vector is as long as before."""
+        """Return the symbol of the length of a vector; reshaping a vector to a vector keeps its length."""
         vector = self._builder.value(name)
         maker = self._builder.maker(vector)
         while vector.rank == 1 and maker is not None and maker.type == "Tensor.reshape":
@@ -244,7 +244,7 @@ class _Body:
         return _Size(vector.name) if vector.rank == 1 else _Outer(name)
 
     def _results(self, graph: Graph, given: Sequence[_Symbol], row: list[_Pooled]) -> list[_Symbol]:
-        """Evaluate a graph; what it inserts into the sequence is appended to ``row``."""
+        """Evaluate a graph and append the rows it inserts into the sequence to ``row``."""
         handed, known, results = iter(given), dict[str, _Symbol](), list[_Symbol]()
         for op in graph.operators:
             if op.type == "pnnx.Input":
@@ -276,7 +276,7 @@ class _Body:
         raise _OtherLoopError
 
     def _is_offsets(self, vector: Value) -> bool:
-        """Return whether bounds are elements of a vector: it has one element more than there are turns."""
+        """Return whether a vector holds the bag boundaries: it has one element more than there are iterations."""
         spec = vector.tensor
         if spec is None or spec.rank != 1 or spec.dtype.kind != "i" or not self._has_turns(vector):
             return False
@@ -295,7 +295,7 @@ class _Body:
         return parts[1].tensor is not None and parts[1].tensor.shape == (1,)
 
     def _joined(self, vector: Value) -> list[Value]:
-        """Return the vectors that one is the concatenation of; none where it is no concatenation."""
+        """Return the vectors that were concatenated; an empty list if there was no concatenation."""
         maker = self._builder.maker(vector)
         if maker is None or maker.type != "torch.cat" or maker.params != {"dim": 0}:
             return []
@@ -352,7 +352,7 @@ class _Body:
         raise _OtherLoopError
 
     def _is_end(self, symbol: _Symbol) -> bool:
-        """Whether a bag ends there; in the last turn also at the last offset, where that is known."""
+        """Return whether a bag ends there; in the last iteration the last offset, if known, is an end too."""
         if symbol == _END:
             return True
         if not self._at_last or self.offsets is None:
@@ -365,7 +365,7 @@ class _Body:
         return isinstance(symbol, _Number) and _is_one(last, int(symbol.value))
 
     def _shape(self, op: Operator, operands: list[_Symbol]) -> _Symbol:
-        """Return the length of a vector as the file asks for it."""
+        """Return the symbol of a Shape operator: the length of a vector."""
         (vector,) = operands
         if op.params not in ({}, {"start": 0, "end": 1}) or not isinstance(vector, _Outer):
             raise _OtherLoopError
@@ -390,13 +390,13 @@ class _Body:
         return _GOES_ON
 
     def _branch(self, op: Operator, operands: list[_Symbol]) -> _Symbol:
-        """Return what both branches are: a bag of nothing is zeros, and only the last turn may know its end."""
+        """Return the symbol of both branches: an empty bag is zeros, and only the last iteration may know its end."""
         condition, *captured = operands
         then, other = self._branches(op, captured, is_last=condition == _IS_LAST)
         if condition == _IS_EMPTY and then == _ZEROS:
             return other
         if condition == _IS_FILLED and (then, other) == (_Pooled("mean"), _Pooled("sum")):
-            return then  # the sum of nothing is its mean here, zeros
+            return then  # sum and mean of an empty bag are both zeros
         if condition == _IS_LAST and then == other:
             return then
         raise _OtherLoopError
@@ -425,7 +425,7 @@ _RULES: Final[dict[str, Callable[[_Body, Operator, list[_Symbol]], _Symbol]]] = 
 
 
 def _is_in_order(op: Operator) -> bool:
-    """Return whether the operands of an operator are the first that it may have, in their order."""
+    """Return whether the operands are the operator's first ones, in order."""
     return not any(op.labels) or tuple(op.labels) == _NAMES.get(op.type, ())[: len(op.inputs)]
 
 

@@ -1,4 +1,4 @@
-"""Shapes, and what is computed with them: sizes are followed as numbers, as far as they are known."""
+"""Translators of shape operators and size arithmetic; known sizes are propagated as numbers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TORCH_NAMES = {
 
 
 def reshaped(node: Node, x: Value, sizes: Sequence[Size]) -> Value:
-    """A value in another shape, of sizes some of which a run decides."""
+    """Reshape a value; sizes may be known only at run time."""
     shape = x.shape_as()
     if shape is not None and tuple(sizes) == shape:
         return x
@@ -36,14 +36,14 @@ def reshaped(node: Node, x: Value, sizes: Sequence[Size]) -> Value:
 
 
 def _is_rest(size: Size, shape: Sequence[Size]) -> bool:
-    """Whether it is the size of all axes but the first, as one."""
+    """Return whether a size is the product of all axes but the first."""
     rest = product([each if isinstance(each, int) else None for each in shape[1:]])
     return size == -1 and shape[0] != 0 or (rest is not None and size == rest)
 
 
 @translates("Reshape", since=5)
 def reshape(node: Node) -> Value | list[Value]:
-    """Tensor.reshape, where the file says the sizes or how they come about."""
+    """Translate to Tensor.reshape if the sizes are constant or computed from known sizes."""
     x, wanted = node.input(0), node.input(1)
     own = x.shape_as()
     if wanted.sizes is None or (node.number("allowzero", 0) and 0 in wanted.sizes):
@@ -64,13 +64,13 @@ def reshape(node: Node) -> Value | list[Value]:
 
 @translates("Reshape")
 def reshape_by_attribute(node: Node) -> list[Value]:
-    """Before opset 5 the sizes are an attribute."""
+    """Keep ONNX's layer; before operator set 5 the sizes are an attribute."""
     return node.same(consumed_inputs=None)
 
 
 @translates("Flatten")
 def flatten(node: Node) -> Value | list[Value]:
-    """torch.flatten where the first axis stays as it is, or none."""
+    """Translate to torch.flatten if exactly the first axis is kept; else keep ONNX's layer."""
     rank, axis = node.input(0).rank, node.number("axis", 1)
     if rank is None or rank < 2 or axis not in (1, 1 - rank):
         return node.same()
@@ -79,7 +79,7 @@ def flatten(node: Node) -> Value | list[Value]:
 
 @translates("Transpose")
 def transpose(node: Node) -> Value | list[Value]:
-    """torch.permute."""
+    """Translate to torch.permute."""
     order = node.numbers("perm")
     if not order and node.input(0).rank is None:
         return node.same()
@@ -92,7 +92,7 @@ def transpose(node: Node) -> Value | list[Value]:
 
 @translates("Squeeze")
 def squeeze(node: Node) -> Value | list[Value]:
-    """torch.squeeze of axes the file names."""
+    """Translate to torch.squeeze if the axes are constant."""
     x, axes = node.input(0), node.integers(1, "axes")
     if x.constant is None and x.sizes is not None and len(x.sizes) == 1 and x.rank == 1:
         result = node.make("torch.squeeze", x, dim=(0,))
@@ -109,7 +109,7 @@ def squeeze(node: Node) -> Value | list[Value]:
 
 @translates("Unsqueeze")
 def unsqueeze(node: Node) -> Value | list[Value]:
-    """torch.unsqueeze of axes the file names."""
+    """Translate to torch.unsqueeze if the axes are constant."""
     x, axes = node.input(0), node.integers(1, "axes")
     if axes is None or x.rank is None:
         return node.same()
@@ -127,7 +127,7 @@ def unsqueeze(node: Node) -> Value | list[Value]:
 
 @translates("Shape")
 def shape_of(node: Node) -> Value | list[Value]:
-    """The sizes, as numbers where they are known."""
+    """Return the sizes; a constant if all are known."""
     sizes = node.input(0).shape_as()
     if sizes is None:
         return node.same()
@@ -144,7 +144,7 @@ def shape_of(node: Node) -> Value | list[Value]:
 
 @translates("Size")
 def size_of(node: Node) -> Value | list[Value]:
-    """How many elements there are."""
+    """Return the number of elements; a constant if all sizes are known."""
     spec = node.input(0).tensor
     count = None if spec is None else spec.size
     return node.same() if count is None else constant(np.array(count, np.int64))
@@ -152,12 +152,12 @@ def size_of(node: Node) -> Value | list[Value]:
 
 @translates("Cast", "CastLike")
 def cast(node: Node) -> Value | list[Value]:
-    """Tensor.to; nothing where it is that already."""
+    """Translate to Tensor.to; return the input if it has the dtype already."""
     x = node.input(0)
     to = node.dtype(1) if node.type == "CastLike" else DTYPES.get(node.number("to", 0))
     if to is None or (to not in CODES) or (x.dtype is not None and x.dtype not in CODES):
         return node.same()
-    if x.dtype is None:  # which numpy takes for float64
+    if x.dtype is None:  # numpy would read None as float64
         return node.same()
     if x.dtype == to:
         return x
@@ -171,7 +171,7 @@ def cast(node: Node) -> Value | list[Value]:
 
 @translates("Expand", since=8)
 def expand(node: Node) -> Value | list[Value]:
-    """Tensor.expand to sizes that the file says, or how they come about."""
+    """Translate to Tensor.expand if the sizes are constant or computed from known sizes."""
     x, wanted = node.input(0), node.input(1)
     own = x.shape_as()
     if own is None or wanted.sizes is None:
@@ -182,7 +182,7 @@ def expand(node: Node) -> Value | list[Value]:
     sizes = []
     for a, b in zip(lefts, rights, strict=True):
         if not isinstance(a, int) and b != 1 and a != b:
-            return node.same()  # an open size that may be 1
+            return node.same()  # an unknown size may be 1
         sizes.append(a if b == 1 or a == b else b if a == 1 else None)
     if None in sizes:
         return node.same()
@@ -195,7 +195,7 @@ def expand(node: Node) -> Value | list[Value]:
 
 @translates("Tile", since=6)
 def tile(node: Node) -> Value | list[Value]:
-    """torch.tile."""
+    """Translate to torch.tile."""
     repeats = node.integers(1, "repeats")
     x = node.input(0)
     if repeats is None or x.rank is None or len(repeats) != x.rank:
@@ -205,7 +205,7 @@ def tile(node: Node) -> Value | list[Value]:
 
 @translates("ConstantOfShape", since=9)
 def constant_of_shape(node: Node) -> Value | list[Value]:
-    """A constant where the sizes are known and few; torch.full where a run decides."""
+    """Translate to a constant of at most 64 elements, else to torch.full."""
     value = node.attributes.get("value")
     filler = np.zeros(1, np.float32) if value is None else value
     if not isinstance(filler, np.ndarray) or filler.size != 1:
@@ -233,7 +233,7 @@ def constant_of_shape(node: Node) -> Value | list[Value]:
 
 
 def _of_any_shape(node: Node, filler: np.ndarray) -> list[Value]:
-    """ONNX's own: its dtype is that of what the file says of the result."""
+    """Keep ONNX's layer and set the dtype of the result to that of the fill value."""
     if filler.dtype not in CODES or filler.dtype.kind == "c":
         return node.same()
     spec = node.input(0).tensor
@@ -248,7 +248,7 @@ def _of_any_shape(node: Node, filler: np.ndarray) -> list[Value]:
 
 @translates("Constant")
 def stored(node: Node) -> Value | None:
-    """A constant of the file."""
+    """Return a constant of the file."""
     for key, value in node.attributes.items():
         if key in ("value", "sparse_value") and isinstance(value, np.ndarray):
             return constant(value)

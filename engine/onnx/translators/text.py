@@ -1,4 +1,4 @@
-"""Texts, and the few operators of ONNX's own machine learning domain that come with them."""
+"""Translators of string operators and related operators of ``ai.onnx.ml``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from engine.onnx.translation.registry import translates
 from engine.onnx.translation.value import Value
 
 _ML = "ai.onnx.ml"
-# Of the table that integers are looked up in.
+# Maximum rows of a lookup table for integers.
 _MOST_ROWS = 1 << 16
 
 
@@ -21,13 +21,13 @@ _MOST_ROWS = 1 << 16
 @translates("TfIdfVectorizer", since=9)
 @translates("Binarizer", domain=_ML)
 def as_it_is(node: Node) -> list[Value]:
-    """ONNX's own."""
+    """Keep ONNX's layer."""
     return node.same()
 
 
 @translates("ArrayFeatureExtractor", domain=_ML)
 def array_feature_extractor(node: Node) -> list[Value] | Value:
-    """torch.index_select of columns; ONNX's own where columns are texts or their number of axes is unknown."""
+    """Translate to torch.index_select of columns; keep ONNX's layer for strings and unknown ranks."""
     x, places = node.input(0), node.input(1)
     if not x.rank or x.dtype is None or x.dtype == STRING or places.rank is None:
         return node.same()
@@ -39,7 +39,7 @@ def array_feature_extractor(node: Node) -> list[Value] | Value:
 
 @translates("StringSplit", since=20)
 def split(node: Node) -> list[Value]:
-    """ONNX's own; both results, used or not."""
+    """Keep ONNX's layer with both results, used or not."""
     names = [*node.outputs, "", ""][:2]
     params = {key: node.attributes[key] for key in ("delimiter", "maxsplit") if key in node.attributes}
     return node.builder.add("StringSplit", node.name, [node.input(0)], outputs=names, params=params)
@@ -47,7 +47,7 @@ def split(node: Node) -> list[Value]:
 
 @translates("LabelEncoder", domain=_ML)
 def first_label_encoder(node: Node) -> Value | None:
-    """ONNX's own: a text as its place in the list, or the text of a place."""
+    """Translate to LabelEncoder, from strings to their indices in the list or from indices to strings."""
     texts, dtype = node.attributes.get("classes_strings", ()), node.dtype()
     places = tuple(range(len(texts)))
     if dtype is None:
@@ -61,7 +61,7 @@ def first_label_encoder(node: Node) -> Value | None:
 
 @translates("LabelEncoder", since=2, domain=_ML)
 def label_encoder(node: Node) -> Value | None:
-    """ONNX's own, whichever of its attributes the table is in."""
+    """Translate to LabelEncoder, or to a table lookup for integers."""
     keys = _table(node, "keys")
     values = _table(node, "values")
     if keys is None or values is None:
@@ -94,7 +94,7 @@ def _table(node: Node, name: str) -> tuple[object, ...] | None:
 
 
 def _looked_up(node: Node, keys: Sequence[object], values: Sequence[object], default: object) -> Value | None:
-    """Return values of integers that lie close together, from a table; None for others."""
+    """Look up integer keys of a small range in a table; None for other keys."""
     x = node.input(0)
     kind = {int: np.int64, float: np.float32}.get(type(default))
     whole = [each for each in keys if type(each) is int]

@@ -1,1 +1,1 @@
-"""Attention in the words of ONNX and onnxruntime as that for which there are kernels; rotated positions likewise."""
+"""Translators of ONNX's and onnxruntime's attention and rotary embeddings to layers that have kernels."""

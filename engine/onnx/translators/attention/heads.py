@@ -1,4 +1,4 @@
-"""Heads split and packed, keys behind earlier ones, and attention of them."""
+"""Helpers of attention: split and merge heads, append to cached keys, compute attention per head."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from engine.onnx.translators.shape import reshaped
 
 
 def by_heads(node: Node, x: Value, heads: int) -> Value | None:
-    """(B, S, H*D) as (B, H, S, D); None where the width is not known, or does not divide."""
+    """Reshape (B, S, H*D) to (B, H, S, D); None if the width is unknown or not divisible by the heads."""
     shape = x.shape_as()
     if shape is None or len(shape) != 3 or not isinstance(shape[2], int) or heads < 1 or shape[2] % heads:
         return None
@@ -22,7 +22,7 @@ def by_heads(node: Node, x: Value, heads: int) -> Value | None:
 
 
 def packed(node: Node, y: Value) -> Value | None:
-    """(B, H, S, D) as (B, S, H*D)."""
+    """Reshape (B, H, S, D) to (B, S, H*D); None if the width is unknown."""
     y = node.make("torch.permute", y, dims=(0, 2, 1, 3))
     shape = y.shape_as()
     if shape is None or not isinstance(shape[2], int) or not isinstance(shape[3], int):
@@ -31,7 +31,7 @@ def packed(node: Node, y: Value) -> Value | None:
 
 
 def added(node: Node, mask: Value, low: float = -np.inf) -> Value:
-    """True for keys that count and False for others as what is added to scores."""
+    """Convert a boolean mask to an additive one: 0 for keys to attend to, ``low`` for the others."""
     return node.make("torch.where", mask, constant(np.array(0, np.float32)), constant(np.array(low, np.float32)))
 
 
@@ -47,12 +47,12 @@ def attended(
     scale: float = 0.0,
     grouped: bool = False,
 ) -> Value:
-    """Attention of heads, (B, H, S, D).
+    """Append attention of heads, (B, H, S, D).
 
     Args:
         masks: each added to the scores.
-        past: keys of earlier steps, which are in front of ``k`` already, where there are any.
-        scale: of the scores; 0 for what is usual.
+        past: cached keys, which ``k`` already begins with.
+        scale: of the scores; 0 for 1 / sqrt(D).
     """
     masks = list(masks)
     if causal and (masks or past is not None):
@@ -75,7 +75,7 @@ def attended(
 
 
 def with_past(node: Node, past: Value | None, new: Value) -> Value:
-    """Keys or values behind those of earlier steps."""
+    """Append new keys or values to the cached ones."""
     return new if past is None else node.make("torch.cat", past, new, dim=2)
 
 

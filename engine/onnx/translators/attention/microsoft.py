@@ -1,4 +1,4 @@
-"""Attention in onnxruntime's words."""
+"""Attention operators of onnxruntime."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LOWEST: Final = -10000.0
 
 @translates("Attention", domain=MICROSOFT)
 def attention(node: Node) -> list[Value] | None:
-    """nn.Linear and attention."""
+    """Translate to nn.Linear and attention."""
     weight, bias = node.array(1), node.array(2)
     if weight is None or node.is_given(6) or (node.is_given(2) and bias is None):
         return None
@@ -29,7 +29,7 @@ def attention(node: Node) -> list[Value] | None:
 
 @translates("QAttention", domain=MICROSOFT)
 def quantised_attention(node: Node) -> list[Value] | None:
-    """The same of what quantised numbers stand for."""
+    """Dequantise the input and the weight, then translate like Attention."""
     weight, bias, scale, zero = (node.array(k) for k in (1, 2, 4, 7))
     if weight is None or bias is None or scale is None or (node.is_given(7) and zero is None):
         return None
@@ -41,10 +41,10 @@ def quantised_attention(node: Node) -> list[Value] | None:
 
 
 def _own_attention(node: Node, x: Value, weight: Array, bias: Array | None, mask: int, past: int) -> list[Value] | None:
-    """A product that makes queries, keys and values, then attention.
+    """Append one product for queries, keys and values, then attention.
 
     Args:
-        mask, past: numbers of these inputs.
+        mask, past: indices of these inputs.
     """
     heads, causal = node.number("num_heads", 0), bool(node.number("unidirectional", 0))
     if weight.ndim != 2 or node.number("do_rotary", 0) or any(node.outputs[2:]):
@@ -85,7 +85,7 @@ def _own_attention(node: Node, x: Value, weight: Array, bias: Array | None, mask
 
 
 def _linear(node: Node, x: Value, weight: Array, bias: Array | None) -> Value:
-    """x @ weight + bias as nn.Linear."""
+    """Append x @ weight + bias as nn.Linear."""
     stored = {"weight": np.ascontiguousarray(weight.T)}
     if bias is not None:
         stored["bias"] = bias
@@ -96,7 +96,7 @@ def _linear(node: Node, x: Value, weight: Array, bias: Array | None) -> Value:
 
 @translates("MultiHeadAttention", domain=MICROSOFT)
 def multi_head_attention(node: Node) -> list[Value] | None:
-    """Attention of queries, keys and values that are made already, packed or not, behind those of earlier steps."""
+    """Translate attention of given queries, keys and values, packed or not, with optional cached keys and values."""
     if any(node.is_given(k) for k in range(8, len(node.inputs))) or any(node.outputs[3:]):
         return None
     split = _split_heads(node)
@@ -122,7 +122,7 @@ def multi_head_attention(node: Node) -> list[Value] | None:
 
 
 def _split_heads(node: Node) -> list[Value] | None:
-    """Queries, keys and values as (B, H, S, D), biases added."""
+    """Return queries, keys and values as (B, H, S, D) with biases added; None for an unsupported layout."""
     heads, bias = node.number("num_heads", 0), node.array(3)
     given = [value for value in (node.optional(k) for k in range(3)) if value is not None]
     ranks = tuple(value.rank for value in given)
@@ -156,10 +156,10 @@ def _item(node: Node, x: Value, index: int) -> Value:
 
 
 def _hidden(node: Node, mask: Value, batch: object, length: object) -> Value | None:
-    """Which keys count, as onnxruntime has it, as what is added to scores; None where that is not known.
+    """Convert onnxruntime's key mask to an additive mask; None if the required sizes are unknown.
 
     Args:
-        length: of the keys, those of earlier steps included.
+        length: number of keys, cached ones included.
     """
     low = node.real("mask_filter_value", _LOWEST)
     if mask.rank == 1:
@@ -185,7 +185,7 @@ _GROUPED: Final = (
 
 @translates("GroupQueryAttention", domain=MICROSOFT)
 def grouped_attention(node: Node) -> list[Value] | None:
-    """Its own layer: how many keys count is a value of the run."""
+    """Keep the operator as a layer, because the number of keys is only known at run time."""
     others = {key: value for key, value in node.attributes.items() if key not in _GROUPED}
     if any(others.values()) or any(node.outputs[3:]) or any(node.is_given(k) for k in range(12, len(node.inputs))):
         return None

@@ -1,4 +1,4 @@
-"""Rotated positions, in the words of both."""
+"""Rotary embeddings of ONNX and of onnxruntime."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FLOAT32: Final = np.dtype(np.float32)
 
 @translates("RotaryEmbedding", since=23)
 def standard_rotation(node: Node) -> list[Value]:
-    """Products and sums; ONNX's own where something is known only in a run."""
+    """Translate to products and sums; keep ONNX's layer if a required size is unknown."""
     cos, sin, places = node.input(1), node.input(2), node.optional(3)
     found = _rotation(node, cos, sin, places)
     return node.same() if found is None else [found]
@@ -25,7 +25,7 @@ def standard_rotation(node: Node) -> list[Value]:
 
 @translates("RotaryEmbedding", domain=MICROSOFT)
 def rotation(node: Node) -> list[Value] | None:
-    """The same, with the places before the angles."""
+    """Translate to products and sums; onnxruntime's operand order has the positions before the caches."""
     if node.real("scale", 1.0) != 1.0 or node.number("is_packed_batching", 0):
         return None
     places, x = node.input(1), node.input(0)
@@ -41,7 +41,7 @@ def rotation(node: Node) -> list[Value] | None:
 
 
 def _rotation(node: Node, cos: Value, sin: Value, places: Value | None) -> Value | None:
-    """Pairs of elements of every head turned; None where a size that it takes is not known."""
+    """Rotate the element pairs of every head; None if a required size is unknown."""
     x, heads = node.input(0), node.number("num_heads", 0)
     if x.dtype != _FLOAT32 or cos.dtype != _FLOAT32 or x.rank not in (3, 4) or cos.tensor is None:
         return None

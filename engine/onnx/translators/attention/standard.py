@@ -1,4 +1,4 @@
-"""Attention in ONNX's words."""
+"""Attention operator of the ONNX standard."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FLOAT32: Final = np.dtype(np.float32)
 
 @translates("Attention", since=23)
 def standard_attention(node: Node) -> list[Value]:
-    """F.scaled_dot_product_attention where it means that; else ONNX's own."""
+    """Translate to F.scaled_dot_product_attention where equivalent; else keep ONNX's layer."""
     return _mapped(node) or node.same()
 
 

@@ -1,1 +1,1 @@
-"""Models that are no networks (``ai.onnx.ml``): trees, linear models, support vectors, what prepares features."""
+"""Classical models (``ai.onnx.ml``): trees, linear models, support vectors and feature preparation."""

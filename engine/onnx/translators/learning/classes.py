@@ -1,4 +1,4 @@
-"""Labels and scores, as every classifier of ONNX's machine learning domain ends."""
+"""Labels and scores, the results of every classifier of ``ai.onnx.ml``."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _TRANSFORMS: Final = ("NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO", "PROBIT")
 
 
 def labels_of_classes(node: Node, integers: str) -> tuple[Any, ...]:
-    """The labels of a classifier, texts or integers; they become those of the model, too.
+    """Return the labels of a classifier, strings or integers, and make them the model's labels.
 
     Args:
-        integers: the attribute that has them if no attribute has texts.
+        integers: the attribute with integer labels, used if there are no strings.
 
     Raises:
-        ParameterError: it has none.
+        ParameterError: it has no labels.
     """
     texts = node.attributes.get("classlabels_strings", ())
     labels = texts or node.attributes.get(integers, ())
@@ -34,19 +34,19 @@ def labels_of_classes(node: Node, integers: str) -> tuple[Any, ...]:
 def classified(
     node: Node, scores: Value, labels: tuple[Any, ...], above: float | None = None, other: str = ""
 ) -> list[Value]:
-    """The label of each row, and its scores after their last step.
+    """Append the label of each row and its scores after the post-transform.
 
     Args:
-        above: the second label of two is that of more than this.
-        other: what the class has that the only column is not about.
+        above: threshold above which a row has the second of two labels.
+        other: the score of the class that the only column does not describe.
     """
-    if len(labels) == 1:  # of one class it is said whether it is that
+    if len(labels) == 1:  # one label: 1 if the row has it, else 0
         labels, above = (("0", "1") if isinstance(labels[0], str) else (0, 1)), 0.0
     return [label(node, scores, labels, above), step(node, scores, node.text("post_transform", "NONE"), 1, other)]
 
 
 def label(node: Node, scores: Value, labels: tuple[Any, ...], above: float | None = None) -> Value:
-    """Return the label of each row: of the class that has most, or the second of two where its score is above.
+    """Return the label of each row: that of the highest score, or the second of two if its score exceeds ``above``.
 
     Raises:
         ParameterError: there are more or fewer scores than labels.
@@ -70,10 +70,10 @@ def label(node: Node, scores: Value, labels: tuple[Any, ...], above: float | Non
 
 
 def step(node: Node, scores: Value, transform: str, output: int = 0, other: str = "") -> Value:
-    """Scores after their last step.
+    """Apply the post-transform to scores.
 
     Args:
-        output: which of the operator's results they are.
+        output: index of the operator's result that they are.
     """
     if transform not in _TRANSFORMS:
         raise ParameterError("no such post_transform", found=transform[:80], expected=", ".join(_TRANSFORMS))
@@ -93,6 +93,6 @@ def step(node: Node, scores: Value, transform: str, output: int = 0, other: str 
 
 
 def named(node: Node, output: int, type: str, *inputs: Value, **params: Any) -> Value:
-    """Append an operator whose result is the one of this place."""
+    """Append an operator whose result becomes the node's output with this index."""
     name = node.outputs[output] if output < len(node.outputs) else ""
     return node.builder.add(type, node.name, inputs, outputs=(name,), params=params)[0]

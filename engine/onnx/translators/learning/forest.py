@@ -1,4 +1,4 @@
-"""Trees of a file as tables in the order in which they are walked through."""
+"""Tree ensembles of a file as tables, in traversal order."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Forest:
     """Nodes and leaves in any order.
 
     Args:
-        true, false: numbers of children; -1 - the number of a leaf.
-        leaf: of each entry, the leaf it belongs to.
-        members: of each node that looks for one of several values, those.
+        true, false: child node indices; leaf k is -1 - k.
+        leaf: leaf index of each entry.
+        members: values of each node that tests for membership in a set.
     """
 
     mode: Array
@@ -39,10 +39,10 @@ class Forest:
     members: Mapping[int, Array] | None = None
 
     def tables(self) -> dict[str, Array]:
-        """What the layer of trees takes: children after their parents, entries in the order of leaves.
+        """Return the tables of the tree layer: children after their parents, entries sorted by leaf.
 
-        A node may have several parents: LightGBM's converter writes a set of categories as a chain of comparisons, all
-        of which lead to one child.
+        A node may have several parents: LightGBM's converter writes a set of categories as a chain of comparisons
+        with one common child.
 
         Raises:
             ParameterError: a node is among its own children.
@@ -67,7 +67,7 @@ class Forest:
         return {**tables, **self._sets(order)}
 
     def _order(self) -> Array:
-        """Return the nodes that are reached, each after all of its parents."""
+        """Return the reachable nodes, each after all of its parents."""
         for name, place in (("true", self.true), ("false", self.false), ("roots", self.roots)):
             if place.size and not (-self.leaves <= int(place.min()) and int(place.max()) < len(self.mode)):
                 found = int(place.max()) if int(place.max()) >= len(self.mode) else int(place.min())
@@ -87,7 +87,7 @@ class Forest:
         return order
 
     def _reached(self) -> Array:
-        """Return which nodes a way from a root comes to."""
+        """Return a mask of the nodes reachable from a root."""
         used = np.zeros(len(self.mode), np.bool_)
         level = self.roots[self.roots >= 0]
         while level.size:
@@ -98,7 +98,7 @@ class Forest:
         return used
 
     def _children(self, nodes: Array) -> Array:
-        """Return the nodes, not leaves, that follow some nodes, as often as they do."""
+        """Return the child nodes (no leaves) of some nodes, repeated once per parent."""
         below = np.concatenate([self.true[nodes], self.false[nodes]])
         return below[below >= 0]
 
@@ -118,14 +118,14 @@ def _renumbered(places: Array, number: Array) -> Array:
 
 
 def column(given: Mapping[str, Any], name: str, length: int | None = None, kind: str = "i") -> Array:
-    """An attribute as a list of numbers.
+    """Return an attribute as an array of numbers.
 
     Args:
-        length: it must have.
-        kind: "i" for integers, "f" for what is stored as a tensor or a list of numbers.
+        length: required length, if any.
+        kind: "i" for integers, "f" for numbers stored as a tensor or a list.
 
     Raises:
-        ParameterError: it is something else, or of another length.
+        ParameterError: it is no list of numbers, or of another length.
     """
     value = given.get(f"{name}_as_tensor") if kind == "f" else None
     value = given.get(name, ()) if value is None else value
@@ -142,7 +142,7 @@ def column(given: Mapping[str, Any], name: str, length: int | None = None, kind:
 
 
 class Places:
-    """Nodes by the numbers of their trees and their own in them."""
+    """Index of nodes by tree id and node id."""
 
     def __init__(self, trees: Array, nodes: Array) -> None:
         self._trees, tree = np.unique(trees, return_inverse=True)
@@ -156,10 +156,10 @@ class Places:
             raise ParameterError("a node of a tree is there twice", found=_named(int(trees[place]), int(nodes[place])))
 
     def find(self, trees: Array, nodes: Array, what: str) -> Array:
-        """Places of nodes in the lists.
+        """Return the indices of nodes in the lists.
 
         Raises:
-            ParameterError: there is none of those numbers.
+            ParameterError: there is no node with these ids.
         """
         tree, has_tree = _rank(self._trees, trees)
         node, has_node = _rank(self._nodes, nodes)
@@ -182,10 +182,10 @@ def _rank(known: Array, wanted: Array) -> tuple[Array, Array]:
 
 
 def sets_of(values: Array, nodes: Sequence[int]) -> dict[int, Array]:
-    """Lists of values, each ended by a NaN, for the nodes that want one.
+    """Split values at their NaN terminators into one set per node that tests for membership.
 
     Raises:
-        ParameterError: there are more or fewer lists.
+        ParameterError: the number of sets differs from that of the nodes.
     """
     ends = np.flatnonzero(np.isnan(values))
     if len(ends) != len(nodes) or (values.size and not np.isnan(values[-1])):

@@ -1,4 +1,4 @@
-"""What scikit-learn exports around its trees: linear models, support vectors, columns of features."""
+"""Translators of linear models, support vector machines and feature preparation (``ai.onnx.ml``)."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from engine.tensor import Array
 _ML: Final = "ai.onnx.ml"
 _KERNELS: Final = ("LINEAR", "POLY", "RBF", "SIGMOID")
 _LEAST: Final = 1e-7
-"""Probability of a pair, as LIBSVM bounds it."""
+"""Lower bound of a pair's probability, as in LIBSVM; the upper bound is 1 minus it."""
 _MOST: Final = 1 << 26
-"""Coefficients of pairs of classes, those that are nought between them included."""
+"""Maximum elements of the coefficient table of class pairs, zeros included."""
 
 
 @translates("OneHotEncoder", "FeatureVectorizer", domain=_ML)
 def as_it_is(node: Node) -> list[Value]:
-    """ONNX's own."""
+    """Keep ONNX's layer."""
     return node.same()
 
 
 @translates("Normalizer", domain=_ML)
 def normalizer(node: Node) -> list[Value] | Value:
-    """Each row divided by its largest element, the sum of its magnitudes, or its length, unless that is 0."""
+    """Divide each row by its maximum, L1 norm or L2 norm, unless that is 0."""
     x, norm = node.input(0), node.text("norm", "MAX")
     if x.rank != 2 or x.dtype is None or norm not in ("MAX", "L1", "L2"):
         return node.same()
@@ -49,7 +49,7 @@ def normalizer(node: Node) -> list[Value] | Value:
 
 @translates("Imputer", domain=_ML)
 def imputer(node: Node) -> list[Value] | Value:
-    """The value of its column in place of each missing one."""
+    """Replace each missing element by the value of its column."""
     x = node.input(0)
     values = column(node.attributes, "imputed_value_floats", kind="f").astype(np.float32)
     missing = node.real("replaced_value_float", 0.0)
@@ -62,7 +62,7 @@ def imputer(node: Node) -> list[Value] | Value:
 
 @translates("Scaler", domain=_ML)
 def scaler(node: Node) -> Value:
-    """(x - offset) * scale, in double precision where the input has it."""
+    """Compute (x - offset) * scale, in float64 for float64 inputs, and return float32."""
     x = node.input(0)
     if x.dtype != np.float64:
         x = _narrow(node, x)
@@ -78,7 +78,7 @@ def scaler(node: Node) -> Value:
 
 @translates("LinearRegressor", domain=_ML)
 def linear_regressor(node: Node) -> Value:
-    """nn.Linear."""
+    """Translate to nn.Linear."""
     targets = node.number("targets", 1)
     scores = _linear(node, "intercepts", targets)
     transform = node.text("post_transform", "NONE")
@@ -87,7 +87,7 @@ def linear_regressor(node: Node) -> Value:
 
 @translates("LinearClassifier", domain=_ML)
 def linear_classifier(node: Node) -> list[Value]:
-    """nn.Linear, and the class that has most."""
+    """Translate to nn.Linear and the label of the highest score."""
     labels = labels_of_classes(node, "classlabels_ints")
     rows = len(column(node.attributes, "intercepts", kind="f")) or len(labels)
     scores = _linear(node, "intercepts", rows)
@@ -113,7 +113,7 @@ def _product(node: Node, x: Value, weight: Array, bias: Array) -> Value:
 
 
 def _rows(node: Node) -> Value:
-    """The features as float32, a list of them as one row."""
+    """Return the features as float32 with two axes; a vector becomes one row."""
     x = _narrow(node, node.input(0))
     if x.rank == 1:
         return node.make("torch.unsqueeze", x, dim=0)
@@ -130,7 +130,7 @@ def _narrow(node: Node, x: Value) -> Value:
 
 @translates("SVMRegressor", domain=_ML)
 def vector_regressor(node: Node) -> Value:
-    """onnx.VectorKernel and nn.Linear."""
+    """Translate to the kernel of the support vectors and nn.Linear."""
     count = node.number("n_supports", 0)
     coefficients, rho = _coefficients(node)
     near = _near(node, count) if count else _rows(node)
@@ -143,7 +143,7 @@ def vector_regressor(node: Node) -> Value:
 
 @translates("SVMClassifier", domain=_ML)
 def vector_classifier(node: Node) -> list[Value]:
-    """onnx.VectorKernel, a decision for each pair of classes, and what they vote for."""
+    """Translate to the kernel of the support vectors, a decision for each pair of classes, and their votes."""
     labels = labels_of_classes(node, "classlabels_ints")
     coefficients, rho = _coefficients(node)
     counts = column(node.attributes, "vectors_per_class")
@@ -160,7 +160,7 @@ def vector_classifier(node: Node) -> list[Value]:
 
 
 def _votes(node: Node, decisions: Value, classes: int) -> Value:
-    """How many pairs each class wins: that of classes i and j, i < j, is won by i if its decision is above 0."""
+    """Count the pairs that each class wins: of pair (i, j), i < j, class i if the decision is above 0, else class j."""
     wins = np.zeros((classes, classes * (classes - 1) // 2), np.float32)
     losses = np.zeros_like(wins)
     for pair, (i, j) in enumerate(pairs(classes)):
@@ -201,7 +201,7 @@ def _coefficients(node: Node) -> tuple[Array, Array]:
 
 
 def _near(node: Node, count: int) -> Value:
-    """The kernel of each row and each support vector."""
+    """Read the support vectors and compute the kernel of each row with each of them."""
     vectors = column(node.attributes, "support_vectors", kind="f").astype(np.float32)
     kernel = node.text("kernel_type", "LINEAR")
     params = column(node.attributes, "kernel_params", kind="f").tolist() or [0.0, 0.0, 0.0]
@@ -215,13 +215,13 @@ def _near(node: Node, count: int) -> Value:
 
 
 def _kernel(node: Node, kernel: str, vectors: Array, gamma: float, coef0: float, degree: float) -> Value:
-    """The kernel of each row and each vector; onnx.VectorKernel of features whose shape is unknown."""
+    """Compute the kernel of each row with each vector; by onnx.VectorKernel if the shape of the features is unknown."""
     x = node.input(0)
     if x.rank != 2 or x.dtype is None or x.tensor is None or x.tensor.shape[1] != vectors.shape[1]:
         given: dict[str, Any] = {"kernel": kernel, "gamma": gamma, "coef0": coef0, "degree": degree}
         return node.make("onnx.VectorKernel", x, weights={"vectors": vectors}, **given)
     x = _narrow(node, x)
-    if kernel == "RBF":  # by differences: |x|² - 2 x·v + |v|² forgets what is near
+    if kernel == "RBF":  # from differences: |x|² - 2 x·v + |v|² cancels for close points
         distance = node.make("aten::cdist", x, node.constant(vectors), p=2.0, compute_mode=2)
         return node.expression(f"exp(mul(square(@0),{-gamma!r}))", distance)
     product = _product(node, x, vectors, np.zeros(len(vectors), np.float32))
@@ -232,7 +232,7 @@ def _kernel(node: Node, kernel: str, vectors: Array, gamma: float, coef0: float,
 
 
 def _pair_weights(coefficients: Array, counts: Array) -> Array:
-    """What each vector counts in the decision of each pair: nothing where its class is none of the two."""
+    """Return the weight of each vector in the decision of each pair: 0 unless its class is one of the two."""
     total, ends = int(counts.sum()), [0, *np.cumsum(counts).tolist()]
     classes = len(counts)
     if len(coefficients) != total * (classes - 1):
@@ -249,7 +249,7 @@ def _pair_weights(coefficients: Array, counts: Array) -> Array:
 
 @translates("CategoryMapper", domain=_ML)
 def category_mapper(node: Node) -> Value | None:
-    """LabelEncoder, from texts to numbers or from numbers to texts."""
+    """Translate to LabelEncoder, from strings to integers or from integers to strings."""
     texts, numbers = node.attributes.get("cats_strings", ()), node.numbers("cats_int64s")
     if len(texts) != len(numbers):
         raise ParameterError("categories do not fit", found=f"{len(texts)} texts and {len(numbers)} integers")
@@ -265,7 +265,7 @@ def category_mapper(node: Node) -> Value | None:
 
 @translates("ZipMap", domain=_ML)
 def zip_map(node: Node) -> Value:
-    """The scores themselves, whose names are the labels of the model."""
+    """Return the scores unchanged and make their names the model's labels."""
     integers = "classlabels_int64s" if "classlabels_int64s" in node.attributes else "classlabels_ints"
     labels = labels_of_classes(node, integers)
     scores = node.input(0)

@@ -1,4 +1,4 @@
-"""Ensembles of trees of ONNX's machine learning domain, in each way it has had of writing them."""
+"""Translators of tree ensembles (``ai.onnx.ml``), in all forms that the standard has had."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TRANSFORMS: Final = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 
 @translates("TreeEnsembleRegressor", domain=_ML)
 def regressor(node: Node) -> Value:
-    """onnx.TreeEnsemble, and what becomes of its scores."""
+    """Translate to onnx.TreeEnsemble and the post-transform."""
     targets = node.number("n_targets", 1)
     forest, places = _nodes(node.attributes)
     _leaves(forest, places, node.attributes, "target", targets)
@@ -39,7 +39,7 @@ def regressor(node: Node) -> Value:
 
 @translates("TreeEnsemble", since=5, domain=_ML)
 def ensemble(node: Node) -> Value:
-    """The same of nodes and leaves that are numbered by themselves."""
+    """Translate like TreeEnsembleRegressor; nodes and leaves have indices of their own."""
     targets, given = node.number("n_targets", 1), node.attributes
     aggregate = _chosen(_AGGREGATES, node.number("aggregate_function", 1), "aggregate_function")
     transform = _chosen(_TRANSFORMS, node.number("post_transform", 0), "post_transform")
@@ -48,7 +48,7 @@ def ensemble(node: Node) -> Value:
 
 @translates("TreeEnsembleClassifier", domain=_ML)
 def classifier(node: Node) -> list[Value]:
-    """The class that most leaves speak for, and what each has."""
+    """Translate to onnx.TreeEnsemble, the label of the highest score, and the scores."""
     labels = labels_of_classes(node, "classlabels_int64s")
     forest, places = _nodes(node.attributes)
     count = len(labels)
@@ -61,7 +61,7 @@ def classifier(node: Node) -> list[Value]:
     above = None
     if is_single:
         above = 0.5 if bool((forest.weight >= 0).all()) else 0.0
-    if is_single and named == {0} and len(base) < 2:  # what one column says is what the second class has
+    if is_single and named == {0} and len(base) < 2:  # the only column is the score of the second class
         scores = _trees(node, forest, 1, "SUM", base, narrow=True)
         return classified(node, scores, labels, above, "complement" if above else "negative")
     if len(base) == 1:
@@ -77,7 +77,7 @@ def _regression(
     if aggregate not in _AGGREGATES:
         raise ParameterError("no such aggregate_function", found=aggregate, expected=", ".join(_AGGREGATES))
     scores = _trees(node, forest, targets, aggregate, base, narrow=narrow)
-    # For a single target onnxruntime applies PROBIT alone of these transforms, and models are made for it.
+    # onnxruntime applies only PROBIT to a single target, and models depend on it.
     is_done = transform == "NONE" or targets == 1 and transform in _TRANSFORMS and transform != "PROBIT"
     return scores if is_done else step(node, scores, transform)
 
@@ -89,7 +89,7 @@ def _trees(node: Node, forest: Forest, targets: int, aggregate: str, base: Array
 
 
 def _nodes(given: Mapping[str, Any]) -> tuple[Forest, Places]:
-    """The nodes of the lists; leaves are nodes there, whose numbers here are those of the nodes."""
+    """Read the nodes; leaves are nodes in these lists, and their leaf index is their node index."""
     tree = column(given, "nodes_treeids")
     count = len(tree)
     own, feature = column(given, "nodes_nodeids", count), column(given, "nodes_featureids", count)
@@ -130,7 +130,7 @@ def _nodes(given: Mapping[str, Any]) -> tuple[Forest, Places]:
 
 
 def _leaves(forest: Forest, places: Places, given: Mapping[str, Any], kind: str, targets: int) -> None:
-    """Note what the leaves say, in a regressor's words or a classifier's."""
+    """Store the targets and weights of the leaves, from a regressor's or a classifier's attributes."""
     tree = column(given, f"{kind}_treeids")
     own, target = column(given, f"{kind}_nodeids", len(tree)), column(given, f"{kind}_ids", len(tree))
     forest.weight = column(given, f"{kind}_weights", len(tree), "f")

@@ -1,1 +1,1 @@
-"""Operators of onnxruntime's own domain, which its optimisers and quantisers put into files: said in ordinary ones."""
+"""Translators of ``com.microsoft`` operators, which onnxruntime's optimisers and quantisers write, to standard ones."""

@@ -1,4 +1,4 @@
-"""What integers stand for, and the integers that stand for real numbers."""
+"""Quantisation and dequantisation of values and stored arrays."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from engine.tensor import Array
 
 
 def real(node: Node, x: Value, scale: Value | None, zero: Value | None) -> Value:
-    """What quantised numbers stand for."""
+    """Dequantise a value."""
     if scale is None:
         raise ParameterError("a scale is missing")
     operands = [x, scale] + ([] if zero is None else [zero])
@@ -19,7 +19,7 @@ def real(node: Node, x: Value, scale: Value | None, zero: Value | None) -> Value
 
 
 def quantised(node: Node, y: Value, scale: Value | None, zero: Value | None) -> Value:
-    """Numbers as the integers that stand for them."""
+    """Quantise a value."""
     if scale is None:
         raise ParameterError("a scale is missing")
     operands = [y, scale] + ([] if zero is None else [zero])
@@ -27,19 +27,19 @@ def quantised(node: Node, y: Value, scale: Value | None, zero: Value | None) -> 
 
 
 def real_array(codes: Array, scale: Array, zero: Array | None) -> Array:
-    """What stored quantised numbers stand for; scales and zero points are one, or one a column."""
+    """Dequantise a stored array; scale and zero point have one element, or one per column."""
     wide = codes.astype(np.float32) - (np.float32(0) if zero is None else zero.astype(np.float32))
     return np.asarray(wide * scale.astype(np.float32), np.float32)
 
 
 def codes_of(rows: Array, bits: int) -> Array:
-    """Numbers of a few bits, the first in the lowest ones."""
+    """Unpack codes of a few bits from bytes, lowest bits first."""
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
     return np.asarray(((rows[..., None] >> shifts) & np.uint8((1 << bits) - 1)).reshape(len(rows), -1))
 
 
 def columns(node: Node, x: Value, scale: Value | None, zero: Value | None) -> Value:
-    """What quantised numbers stand for, whose scale may be one a column."""
+    """Dequantise a value whose scale may have one element per column."""
     if scale is None:
         raise ParameterError("a scale is missing")
     operands = [x, scale] + ([] if zero is None else [zero])

@@ -1,4 +1,4 @@
-"""Normalisations, fused with the sums and embeddings before them."""
+"""Normalisations fused with preceding sums and embeddings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from engine.onnx.translation.value import Axis, Size, Value, constant
 
 
 def _normalised(node: Node, x: Value, scale: Value, bias: Value | None, plain: bool = True) -> Value | None:
-    """Layer normalisation over the last axis; without the mean (RMS) where it is not plain."""
+    """Normalise over the last axis by LayerNorm, or by RMSNorm if not ``plain``."""
     weight, shift = scale.constant, None if bias is None else bias.constant
     if weight is None or weight.ndim != 1 or (bias is not None and shift is None):
         return None
@@ -26,11 +26,11 @@ def _normalised(node: Node, x: Value, scale: Value, bias: Value | None, plain: b
 
 
 def _skip(node: Node, plain: bool) -> list[Value] | None:
-    """The sum of two values, normalised; and the sum."""
+    """Return the normalised sum of two values, and the sum."""
     has_shift = plain
     scale, shift = node.input(2), node.optional(3) if has_shift else None
     bias = node.optional(4 if has_shift else 3)
-    if any(node.outputs[1:3]):  # statistics are for training
+    if any(node.outputs[1:3]):  # statistics are only used in training
         return None
     total = node.expression("add(@0,@1)", node.input(0), node.input(1))
     total = total if bias is None else node.expression("add(@0,@1)", total, bias)
@@ -40,20 +40,20 @@ def _skip(node: Node, plain: bool) -> list[Value] | None:
 
 @translates("SkipLayerNormalization", domain=MICROSOFT)
 def skip_layer_norm(node: Node) -> list[Value] | None:
-    """nn.LayerNorm of a sum."""
+    """Translate to nn.LayerNorm of a sum."""
     return _skip(node, True)
 
 
 @translates("SkipSimplifiedLayerNormalization", domain=MICROSOFT)
 def skip_rms_norm(node: Node) -> list[Value] | None:
-    """nn.RMSNorm of a sum."""
+    """Translate to nn.RMSNorm of a sum."""
     return _skip(node, False)
 
 
 @translates("SimplifiedLayerNormalization")
 @translates("SimplifiedLayerNormalization", domain=MICROSOFT)
 def rms_norm(node: Node) -> Value | None:
-    """nn.RMSNorm."""
+    """Translate to nn.RMSNorm."""
     rank = node.input(0).rank
     if any(node.outputs[1:]) or node.number("axis", -1) not in (-1, (rank or 0) - 1):
         return None
@@ -62,7 +62,7 @@ def rms_norm(node: Node) -> Value | None:
 
 @translates("EmbedLayerNormalization", domain=MICROSOFT)
 def embedded(node: Node) -> list[Value] | None:
-    """Rows of tables of words, places and segments, added and normalised; how many words count; the sum."""
+    """Return the normalised sum of word, position and segment embeddings, the unmasked word counts, and the sum."""
     words, segments, table = node.input(0), node.optional(1), node.input(3)
     spec = words.tensor
     if spec is None or spec.rank != 2:
@@ -90,7 +90,7 @@ def _rows(node: Node, table: Value, places: Value) -> Value:
 
 
 def _counted(node: Node, words: Value, mask: Value | None) -> Value:
-    """How many words of each row count; zeros where nothing says it."""
+    """Count the unmasked words of each row; zeros without a mask."""
     if not any(node.outputs[1:2]):
         return Value()
     counts = node.make("torch.sum", words if mask is None else mask, dim=(1,), keepdim=False)

@@ -1,4 +1,4 @@
-"""Matrix products and convolutions that were fused with what is around them."""
+"""Matrix products and convolutions fused with neighbouring operators."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from engine.onnx.translators.linear import gemm
 
 @translates("FusedMatMul", "TransposeMatMul", domain=MICROSOFT)
 def fused_matmul(node: Node) -> Value | None:
-    """alpha * a @ b, with either transposed first if asked for."""
+    """Translate to alpha * a @ b with optional transposes."""
     if node.number("transBatchA", 0) or node.number("transBatchB", 0):
         return None
     a = turned(node, node.input(0)) if node.number("transA", 0) else node.input(0)
@@ -33,7 +33,7 @@ def turned(node: Node, x: Value) -> Value:
 
 
 def _activated(node: Node, y: Value) -> Value:
-    """The activation that was fused with what made a value.
+    """Apply the fused activation.
 
     Raises:
         ParameterError: there is no such activation.
@@ -53,7 +53,7 @@ def _activated(node: Node, y: Value) -> Value:
 
 @translates("FusedConv", domain=MICROSOFT)
 def fused_conv(node: Node) -> Value:
-    """A convolution, a sum where there is one, an activation."""
+    """Translate to a convolution, an optional sum and an activation."""
     inner = _plain(node, "Conv", ("activation", "activation_params"), node.inputs[:3])
     y = _first(conv(inner))
     if node.is_given(3):
@@ -63,7 +63,7 @@ def fused_conv(node: Node) -> Value:
 
 @translates("FusedGemm", domain=MICROSOFT)
 def fused_gemm(node: Node) -> Value | None:
-    """A product and an activation."""
+    """Translate to a product and an activation."""
     fused = [key for key in node.attributes if key.startswith("activation")]
     if len(fused) > 1:
         return None
@@ -71,14 +71,14 @@ def fused_gemm(node: Node) -> Value | None:
 
 
 def _first(made: Results) -> Value:
-    """The result of an operator that has one."""
+    """Return the only result of an operator."""
     if made is None:
         raise ParameterError("the operator has no result")
     return made if isinstance(made, Value) else made[0]
 
 
 def _plain(node: Node, type: str, without: Sequence[str], inputs: Sequence[Value | None]) -> Node:
-    """The standard's operator that was fused with something."""
+    """Return the standard operator without the fused attributes."""
     attributes = {key: value for key, value in node.attributes.items() if key not in without}
     return Node(
         type=type, name=node.name, domain="", version=13, inputs=inputs, attributes=attributes,

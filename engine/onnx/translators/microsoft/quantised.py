@@ -1,4 +1,4 @@
-"""Element-wise operators, pools and joins of quantised numbers."""
+"""Quantised element-wise operators, pools and concatenation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from engine.onnx.translators.microsoft.integers import quantised, real
 
 @translates("QLinearSoftmax", domain=MICROSOFT)
 def quantised_softmax(node: Node) -> Value | None:
-    """The softmax of what quantised numbers stand for, quantised."""
+    """Dequantise, apply softmax, quantise."""
     x = real(node, node.input(0), node.optional(1), node.optional(2))
     if node.number("opset", 13) < 13 or node.number("axis", -1) < -(x.rank or 1):
         return None
@@ -25,7 +25,7 @@ _PAIRS = {"QLinearAdd": "add", "QLinearMul": "mul"}
 
 @translates(*_PAIRS, domain=MICROSOFT)
 def quantised_pair(node: Node) -> Value:
-    """Arithmetic of what quantised numbers stand for, quantised."""
+    """Dequantise, compute, quantise."""
     a = real(node, node.input(0), node.optional(1), node.optional(2))
     b = real(node, node.input(3), node.optional(4), node.optional(5))
     y = node.expression(f"{_PAIRS[node.type]}(@0,@1)", a, b)
@@ -47,7 +47,7 @@ translates("QLinearLeakyRelu", domain=MICROSOFT)(_quantised_activation("nn.Leaky
 
 @translates("QLinearGlobalAveragePool", domain=MICROSOFT)
 def quantised_average(node: Node) -> Value | None:
-    """The mean of each channel of what quantised numbers stand for, quantised."""
+    """Dequantise, average each channel, quantise."""
     if node.number("channels_last", 0):
         return None
     x = real(node, node.input(0), node.optional(1), node.optional(2))
@@ -60,7 +60,7 @@ _POOL = ("auto_pad", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "
 
 @translates("QLinearAveragePool", domain=MICROSOFT)
 def quantised_average_pool(node: Node) -> Value | None:
-    """The mean of each window of what quantised numbers stand for, quantised."""
+    """Dequantise, average each window, quantise."""
     if node.number("channels_last", 0):
         return None
     x = real(node, node.input(0), node.optional(1), node.optional(2))
@@ -71,7 +71,7 @@ def quantised_average_pool(node: Node) -> Value | None:
 
 @translates("QLinearConcat", domain=MICROSOFT)
 def quantised_concat(node: Node) -> Value:
-    """Quantised numbers joined, in one scale."""
+    """Dequantise, concatenate, quantise with one scale."""
     rows = range(2, len(node.inputs) - 2, 3)
     parts = [real(node, node.input(k), node.optional(k + 1), node.optional(k + 2)) for k in rows]
     y = node.make("torch.cat", *parts, dim=node.number("axis", 0))
@@ -80,5 +80,5 @@ def quantised_concat(node: Node) -> Value:
 
 @translates("QuantizeLinear", "DequantizeLinear", domain=MICROSOFT)
 def as_it_is(node: Node) -> list[Value]:
-    """As in the standard."""
+    """Translate to the standard operator."""
     return node.same()

@@ -1,4 +1,4 @@
-"""Products of quantised numbers."""
+"""Quantised matrix products."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engine.onnx.translators.microsoft.products import turned
 
 @translates("MatMulNBits", domain=MICROSOFT)
 def matmul_n_bits(node: Node) -> Value | None:
-    """nn.Linear whose weight is unpacked when the file is read."""
+    """Translate to nn.Linear; the weight is unpacked when the file is read."""
     bits, block = node.number("bits", 4), node.number("block_size", 0)
     n, k = node.number("N", 0), node.number("K", 0)
     packed, scales, zeros = node.array(1), node.array(2), node.array(3)
@@ -42,7 +42,7 @@ def matmul_n_bits(node: Node) -> Value | None:
 
 @translates("QGemm", domain=MICROSOFT)
 def quantised_gemm(node: Node) -> Value | None:
-    """A product of what quantised numbers stand for; quantised where a scale says so."""
+    """Dequantise and multiply; quantise the result if there is a scale for it."""
     zero, scales = node.array(5), (node.array(1), node.array(4))
     columns = int(zero.size) if zero is not None else 1
     codes = node.array(3)
@@ -64,7 +64,7 @@ def quantised_gemm(node: Node) -> Value | None:
 
 @translates("MatMulIntegerToFloat", domain=MICROSOFT)
 def integer_matmul(node: Node) -> Value:
-    """The product of what quantised numbers stand for."""
+    """Dequantise and multiply."""
     a = real(node, node.input(0), node.optional(2), node.optional(4))
     b = columns(node, node.input(1), node.optional(3), node.optional(5))
     y = node.make("torch.matmul", a, b)
@@ -73,7 +73,7 @@ def integer_matmul(node: Node) -> Value:
 
 @translates("DynamicQuantizeMatMul", domain=MICROSOFT)
 def dynamic_matmul(node: Node) -> Value:
-    """A product with the first matrix rounded to bytes, by its own extremes."""
+    """Multiply with the first matrix quantised to bytes by its own minimum and maximum."""
     parts = node.builder.add("DynamicQuantizeLinear", node.name, [node.input(0)], outputs=("", "", ""))
     a = real(node, *parts)
     b = columns(node, node.input(1), node.optional(2), node.optional(3))
@@ -83,7 +83,7 @@ def dynamic_matmul(node: Node) -> Value:
 
 @translates("DynamicQuantizeLSTM", domain=MICROSOFT)
 def quantised_lstm(node: Node) -> list[Value] | None:
-    """An LSTM with the numbers that its weights stand for."""
+    """Translate to an LSTM with dequantised weights."""
     weights = []
     for place, scale, zero in ((1, 8, 9), (2, 10, 11)):
         found = [node.array(k) for k in (place, scale, zero)]
