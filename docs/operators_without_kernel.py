@@ -46,7 +46,6 @@ REASONS: Final = {
     "vision.interpolate": _RARE,
     "vision.nms": _LENGTH,
     "onnx.products.quantise": "the pass `integer_products` makes what has kernels of them, where weights are stored",
-    "onnx.creation.random": _RANDOM,
     "onnx.control.sequence": _NO_TENSORS,
     "onnx.creation.creation": _CONSTANT,
     "onnx.creation.window_functions": _CONSTANT,

@@ -20,9 +20,7 @@ from engine.ir.sizes import has_sizes, holds_sizes, specialise_sizes
 from engine.layers.definition.layer import Layer
 from engine.tensor import UNKNOWN, TensorSpec, is_known, known_value, spec_of
 
-RANDOM_MODULES: Final = frozenset(
-    {"engine.layers.creation.randomness", "engine.layers.creation.distribution", "engine.layers.onnx.creation.random"}
-)
+RANDOM_MODULES: Final = frozenset({"engine.layers.creation.randomness", "engine.layers.creation.distribution"})
 """Modules of layers that give another value in every run."""
 
 MAX_ELEMENTS: Final = 64

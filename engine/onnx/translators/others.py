@@ -41,8 +41,6 @@ from engine.onnx.translation.value import Value
 @translates("OptionalGetElement", "OptionalHasElement", since=15)
 @translates("QuantizeLinear", "DequantizeLinear", "QLinearMatMul", "QLinearConv", since=10)
 @translates("DynamicQuantizeLinear", since=11)
-@translates("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial")
-@translates("Bernoulli", since=15)
 @translates("LinearAttention", since=27)
 def as_it_is(node: Node) -> list[Value]:
     """Keep ONNX's layer."""
