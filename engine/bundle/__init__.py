@@ -1,7 +1,7 @@
-"""Bundles: a model together with what was compiled of it, in a folder that travels.
+"""Bundles: a folder with a model and its compiled programs, which can be copied to other machines.
 
-manifest (what the folder holds, for which machine and engine) -> reading (the folder, every file held against it).
-What the programs mean is the compiler's business, who makes a bundle is ``engine.compiler.bundling``.
+manifest (contents, host class and engine version) -> reading (the folder, each file verified against the manifest).
+``engine.compiler.bundling`` writes bundles and runs their programs.
 """
 
 from __future__ import annotations

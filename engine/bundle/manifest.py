@@ -1,4 +1,4 @@
-"""manifest.json of a bundle: what it holds, and which machine and engine it is for.
+"""manifest.json of a bundle: its files, and the machines and the engine it is for.
 
 {
   "format": "pnnx-serve bundle", "version": 1,
@@ -7,11 +7,11 @@
   "host": {"level": "avx512", "processor": "...", "caches": {"line": 64, "first": 32768, "second": ..., "last": ...}},
   "programs": [{"file": "KEY.blueprint", "inputs": [{"shape": [1, 3, 224, 224], "dtype": "float32"}]}],
   "files": {"model.pnnx.param": {"bytes": 12345, "sha256": "..."}, ...},
-  "sha256": of all this without itself
+  "sha256": of the rest of the manifest
 }
 
-``caches`` is null for a bundle that is for every machine of its level. The hash over it all finds what happened to it
-on its way; it proves nothing of who wrote it.
+``caches`` is null for a bundle that runs on every machine of its level. The hash over the manifest detects accidental
+damage; it does not authenticate the author.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _LARGEST: Final = 1 << 48
 
 @dataclass(frozen=True, slots=True)
 class StatedFile:
-    """What a file of the bundle is, to the last byte."""
+    """Size and hash of a file of the bundle."""
 
     bytes: int
     sha256: str
@@ -49,11 +49,11 @@ class StatedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramFile:
-    """A program, and the inputs it is for.
+    """A program and the inputs it was compiled for.
 
     Args:
-        key: of its entry, 64 hexadecimal digits; its file is called by it.
-        inputs: shapes and numpy's names of dtypes.
+        key: of its cache entry, 64 hexadecimal digits; the file is named after it.
+        inputs: shapes and numpy dtype names.
     """
 
     key: str
@@ -61,11 +61,11 @@ class ProgramFile:
 
     @property
     def file(self) -> str:
-        """The name of its file in the bundle's folder."""
+        """Name of the file in the bundle's folder."""
         return f"{self.key}.blueprint"
 
     def describe(self) -> dict[str, Any]:
-        """As plain data."""
+        """Return the program as plain data."""
         return {"file": self.file, "inputs": [{"shape": list(shape), "dtype": dtype} for shape, dtype in self.inputs]}
 
 
@@ -75,7 +75,7 @@ class HostClass:
 
     Args:
         level: ``avx512``, ``avx2``, ``sse`` or ``neon``.
-        processor: as its maker calls it, for people.
+        processor: the vendor's name, for display.
         caches: sizes in bytes: of a line, of the first, second and last level; None for all machines of the level.
     """
 
@@ -84,24 +84,24 @@ class HostClass:
     caches: tuple[int, int, int, int] | None
 
     def describe(self) -> dict[str, Any]:
-        """As plain data."""
+        """Return the class as plain data."""
         sizes = None if self.caches is None else dict(zip(_CACHES, self.caches, strict=True))
         return {"level": self.level, "processor": self.processor, "caches": sizes}
 
     @property
     def key(self) -> str:
-        """What tells one class from another."""
+        """Text that is equal only for equal classes."""
         return f"{self.level} {self.caches}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What a bundle says of itself.
+    """Contents and origin of a bundle.
 
     Args:
-        engine: version of the package that made it, for people.
-        sources: hash of the sources of that engine: code fits these and no others.
-        files: everything in the folder but the manifest, by name.
+        engine: version of the package that made it, for display.
+        sources: hash of the engine's sources; programs run only with exactly these sources.
+        files: all files of the folder but the manifest, by name.
     """
 
     model: str
@@ -112,7 +112,7 @@ class Manifest:
     files: Mapping[str, StatedFile]
 
     def describe(self) -> dict[str, Any]:
-        """As plain data."""
+        """Return the manifest as plain data, without its hash."""
         return {
             "format": FORMAT,
             "version": VERSION,
@@ -124,31 +124,33 @@ class Manifest:
         }
 
     def print(self) -> bytes:
-        """The file."""
+        """Return the content of the file."""
         told = self.describe()
         return json.dumps({**told, "sha256": _hash(told)}, indent=1).encode() + b"\n"
 
 
 def parse(content: bytes) -> Manifest:
-    """A manifest.
+    """Parse a manifest.
 
     Raises:
-        BundleError: it is damaged, or of another format.
+        BundleError: it is damaged or of another format.
     """
     try:
         told = json.loads(content)
         if not isinstance(told, dict) or told.get("format") != FORMAT:
-            raise BundleError("it is no manifest of a bundle", where=MANIFEST)
+            raise BundleError("not the manifest of a bundle", where=MANIFEST)
         if told.get("version") != VERSION:
             found = f"version {told.get('version')}"
-            raise BundleError("it has another format", where=MANIFEST, found=found, expected=VERSION)
+            raise BundleError("unsupported format", where=MANIFEST, found=found, expected=VERSION)
         stated = told.pop("sha256", None)
         found = _hash(told)
         if stated != found:
-            raise BundleError("it was altered", where=MANIFEST, found=f"sha256 {found}", expected=stated)
+            raise BundleError("the manifest was altered", where=MANIFEST, found=f"sha256 {found}", expected=stated)
         return _manifest(told)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise BundleError("it is damaged", where=MANIFEST, found=f"{type(error).__name__}: {error}"[:200]) from None
+        raise BundleError(
+            "the manifest is damaged", where=MANIFEST, found=f"{type(error).__name__}: {error}"[:200]
+        ) from None
 
 
 def _hash(told: Mapping[str, Any]) -> str:
@@ -156,16 +158,16 @@ def _hash(told: Mapping[str, Any]) -> str:
 
 
 def _manifest(told: Mapping[str, Any]) -> Manifest:
-    """What was parsed, with every value looked at.
+    """Build the manifest, checking each value.
 
     Raises:
-        KeyError, TypeError, ValueError: it is not what it should be.
+        KeyError, TypeError, ValueError: a value is missing or invalid.
     """
     files = {_name(name): _stated(each) for name, each in _limited(told["files"].items())}
     programs = tuple(_program(each, files) for each in _limited(told["programs"]))
     for name in (PARAM, WEIGHTS):
         if name not in files:
-            raise ValueError(f"'{name}' is not among its files")
+            raise ValueError(f"'{name}' is not listed in 'files'")
     return Manifest(
         model=_text(told["model"]),
         engine=_text(told["engine"]["version"]),
@@ -179,7 +181,7 @@ def _manifest(told: Mapping[str, Any]) -> Manifest:
 def _limited(rows: Any) -> list[Any]:
     listed = list(rows)
     if len(listed) > MAX_FILES:
-        raise ValueError(f"{len(listed)} rows, at most {MAX_FILES} are expected")
+        raise ValueError(f"{len(listed)} rows, expected at most {MAX_FILES}")
     return listed
 
 
@@ -190,7 +192,7 @@ def _stated(row: Mapping[str, Any]) -> StatedFile:
 def _program(row: Mapping[str, Any], files: Mapping[str, StatedFile]) -> ProgramFile:
     file = _matched(_PROGRAM, row["file"])
     if file not in files:
-        raise ValueError(f"'{file}' is not among its files")
+        raise ValueError(f"'{file}' is not listed in 'files'")
     inputs = tuple((tuple(map(_number, each["shape"])), _text(each["dtype"])) for each in _limited(row["inputs"]))
     return ProgramFile(key=file.partition(".")[0], inputs=inputs)
 
@@ -205,29 +207,29 @@ def _host(row: Mapping[str, Any]) -> HostClass:
 
 
 def is_plain_name(name: str) -> bool:
-    """Whether it is the name of a file in the folder itself, and leads nowhere else."""
+    """Return whether a name denotes a file in the folder itself, without a path."""
     return bool(name) and not set(name) & set("/\\\0") and name not in (".", "..") and len(name) <= _LONGEST_NAME
 
 
 def _name(name: str) -> str:
     if not is_plain_name(name) or name == MANIFEST:
-        raise ValueError(f"'{name[:_LONGEST_NAME]}' cannot be the name of a file of a bundle")
+        raise ValueError(f"'{name[:_LONGEST_NAME]}' is not a valid name for a file of a bundle")
     return name
 
 
 def _matched(pattern: re.Pattern[str], value: Any) -> str:
     if not isinstance(value, str) or not pattern.fullmatch(value):
-        raise ValueError(f"{str(value)[:80]!r} is not of its form")
+        raise ValueError(f"{str(value)[:80]!r} is not in the expected form")
     return value
 
 
 def _number(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _LARGEST:
-        raise ValueError(f"{str(value)[:80]!r} is no size")
+        raise ValueError(f"{str(value)[:80]!r} is not a size")
     return value
 
 
 def _text(value: Any) -> str:
     if not isinstance(value, str) or len(value) > _LONGEST_NAME:
-        raise ValueError(f"{str(value)[:80]!r} is no name")
+        raise ValueError(f"{str(value)[:80]!r} is not a name")
     return value

@@ -1,10 +1,10 @@
-"""A bundle as an artifact in an OCI image layout, for registries and the tools around them.
+"""A bundle as an artifact in an OCI image layout, for registries and their tools.
 
     oci-layout                      version of the layout
     index.json                      the one manifest, by its tag
     blobs/sha256/DIGEST             that manifest, an empty config, and every file of the bundle
 
-Each file is a layer that says its name, so that whoever pulls the artifact has the folder again. OCI image
+Each file is a layer annotated with its name, so that pulling the artifact restores the folder. OCI image
 specification 1.1: https://github.com/opencontainers/image-spec/blob/v1.1.0/manifest.md#guidelines-for-artifact-usage
 """
 
@@ -33,25 +33,25 @@ _KINDS: Final = {MANIFEST: "manifest.v1+json", PARAM: "param.v1", WEIGHTS: "weig
 
 
 def check_tag(tag: str) -> None:
-    """Refuse what no image can be called.
+    """Raise for an invalid image tag.
 
     Raises:
-        BundleError: a tag may not look so.
+        BundleError: the tag has a character or length that is not allowed.
     """
     if not _TAG.fullmatch(tag):
         expected = "letters, digits, '_', '.' and '-', at most 128, neither '.' nor '-' first"
-        raise BundleError("no tag of an image", found=repr(tag[:200]), expected=expected)
+        raise BundleError("invalid image tag", found=repr(tag[:200]), expected=expected)
 
 
 def lay_out(bundle: Path, place: Path, tag: str) -> None:
-    """Turn the folder of a bundle into a layout; its files are moved.
+    """Turn the folder of a bundle into an image layout; its files are moved.
 
     Args:
         place: folder of the layout.
-        tag: what the artifact is called in it.
+        tag: of the artifact in the layout.
 
     Raises:
-        OSError: the disk is full, and the like.
+        OSError: a file cannot be moved or written.
     """
     blobs = place / "blobs" / "sha256"
     blobs.mkdir(parents=True)
@@ -79,7 +79,7 @@ def _facts(level: str, engine: str) -> dict[str, str]:
 
 
 def _move(path: Path, blobs: Path) -> dict[str, Any]:
-    """Make a file a blob; its descriptor."""
+    """Move a file to the blobs and return its descriptor."""
     size = path.stat().st_size
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,8 +1,8 @@
-"""A bundle's folder, read: every file held against the manifest before anything of it is used.
+"""Reading a bundle's folder: each file is verified against the manifest before it is used.
 
-A bundle holds machine code, so it is trusted like a program: folder and files belong to this user or root, and nobody
-else may write to them. Files are opened in the folder itself, links are not followed, and what is used of a file was
-copied before it was hashed: what becomes of the files later changes nothing.
+A bundle holds machine code, so it is trusted like a program: folder and files belong to this user or root, and no other
+user may write to them. Files are opened relative to the folder, links are not followed, and contents are copied before
+they are hashed: later changes to the files have no effect.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class Bundle:
     """A bundle that was read.
 
     Args:
-        folder: where it lies; programs that are wanted later are read from there, and held against the manifest again.
-        text, weights: the pair.
-        ready: programs that were read already.
+        folder: path; further programs are read from it on demand and verified against the manifest.
+        text, weights: content of the ``.param`` and the ``.bin`` file.
+        ready: programs that were already read, by file name.
     """
 
     folder: Path
@@ -49,10 +49,10 @@ class Bundle:
     ready: dict[str, Array] = field(default_factory=dict)
 
     def program(self, key: str) -> Array | None:
-        """The entry of a program, None where there is none; once it is taken it is the caller's.
+        """Return the content of a program's file, or None if there is none; the caller owns it.
 
         Raises:
-            BundleError: the file is not what it was.
+            BundleError: the file changed since the bundle was written.
         """
         name = next((each.file for each in self.manifest.programs if each.key == key), None)
         if name is None:
@@ -64,7 +64,7 @@ class Bundle:
             return _read(place, name, self.manifest.files[name])
 
     def place_of(self, data: Array) -> str | None:
-        """What says which bytes an array has, where they are some of the weights file's; None where they are not."""
+        """Return the hash of the weights file, offset and length of an array inside it; None for any other array."""
         if not data.flags.c_contiguous:
             return None
         begin = data.__array_interface__["data"][0] - self.weights.__array_interface__["data"][0]
@@ -74,19 +74,18 @@ class Bundle:
 
 
 def is_bundle(path: str | os.PathLike[str]) -> bool:
-    """Whether a path stands for a bundle: a folder with a manifest."""
+    """Return whether a path is a bundle: a folder with a manifest."""
     return os.path.lexists(os.path.join(path, MANIFEST))
 
 
 def open_bundle(path: str | os.PathLike[str], admit: Callable[[Manifest], object] = lambda _: None) -> Bundle:
-    """Read a bundle: the pair and the first program are kept, the others looked at.
+    """Read a bundle: keep the pair and the first program, verify the other files.
 
     Args:
-        admit: refuses a bundle by what it says of itself; called while the files are read.
+        admit: raises if the manifest is not acceptable; called while the files are read.
 
     Raises:
-        BundleError: naming the file that is missing, cut off, altered, a link, or somebody else's; or what ``admit``
-            says.
+        BundleError: a file is missing, truncated, altered, a link or owned by another user, or ``admit`` raised it.
     """
     with _opened(path) as place:
         manifest = manifests.parse(_read_manifest(place))
@@ -102,10 +101,10 @@ def open_bundle(path: str | os.PathLike[str], admit: Callable[[Manifest], object
             _look_at(place, name, stated)
             return None
 
-        # The largest first: they take all the time.
+        # Largest first: they take most of the time.
         names = sorted(manifest.files, key=lambda name: -manifest.files[name].bytes)
         with ThreadPoolExecutor(min(4, available_cores())) as pool:
-            # Each with what says whether it is still wanted.
+            # Each thread sees the caller's cancellation token.
             contexts = [copy_context() for _ in names]
             taking = pool.map(lambda context, name: context.run(take, name), contexts, names)
             try:
@@ -126,7 +125,7 @@ def open_bundle(path: str | os.PathLike[str], admit: Callable[[Manifest], object
 
 @contextmanager
 def _opened(path: str | os.PathLike[str]) -> Iterator[int]:
-    """A descriptor of the folder, while the block runs."""
+    """Open the folder while the block runs, as a descriptor."""
     try:
         descriptor = os.open(path, _FLAGS)
     except (OSError, ValueError) as error:
@@ -142,17 +141,17 @@ def _opened(path: str | os.PathLike[str]) -> Iterator[int]:
 
 @contextmanager
 def _trusted(name: str) -> Iterator[None]:
-    """Whoever writes to a bundle decides what its users run."""
+    """Turn a PermissionError into a BundleError: whoever can write to a bundle decides what its users run."""
     try:
         yield
     except PermissionError as error:
-        expected = "a file of this user or root that nobody else may write to, for it is run like a program"
-        raise BundleError("it is not trusted", where=name, found=error.strerror, expected=expected) from None
+        expected = "a file of this user or root that other users cannot write to, because its code is run"
+        raise BundleError("not trusted", where=name, found=error.strerror, expected=expected) from None
 
 
 @contextmanager
 def _file(place: int, name: str) -> Iterator[int]:
-    """A descriptor of a file of the folder, while the block runs."""
+    """Open a file of the folder while the block runs, as a descriptor."""
     try:
         descriptor = open_regular(name, follow=False, folder=place)
         try:
@@ -164,7 +163,7 @@ def _file(place: int, name: str) -> Iterator[int]:
     except FileNotFoundError:
         raise BundleError("the file is missing", where=name) from None
     except TornError:
-        raise BundleError("the file is cut off while it is read", where=name) from None
+        raise BundleError("the file was truncated while it was read", where=name) from None
     except (OSError, ValueError) as error:
         raise BundleError("the file cannot be read", where=name, found=reason(error)) from None
 
@@ -179,7 +178,7 @@ def _read_manifest(place: int) -> bytes:
 
 
 def _read(place: int, name: str, stated: StatedFile) -> Array:
-    """A file, copied into memory."""
+    """Read a file into memory and verify it."""
     with _file(place, name) as descriptor:
         _check_size(descriptor, name, stated)
         block = read_block(descriptor, stated.bytes)
@@ -188,7 +187,7 @@ def _read(place: int, name: str, stated: StatedFile) -> Array:
 
 
 def _take(place: int, folder: str, name: str, stated: StatedFile) -> Array:
-    """A file that need not stay in memory: cloned or copied into one without a name where that can be done."""
+    """Read a file that need not stay in memory: reflinked or copied into an unnamed file where possible."""
     with _file(place, name) as descriptor:
         _check_size(descriptor, name, stated)
         block = take_open(descriptor, folder, stated.bytes)
@@ -197,7 +196,7 @@ def _take(place: int, folder: str, name: str, stated: StatedFile) -> Array:
 
 
 def _look_at(place: int, name: str, stated: StatedFile) -> None:
-    """Hold a file against the manifest that nobody needs yet."""
+    """Verify a file that is not needed yet."""
     with _file(place, name) as descriptor:
         _check_size(descriptor, name, stated)
         state, at = hashlib.sha256(), 0
@@ -210,11 +209,11 @@ def _look_at(place: int, name: str, stated: StatedFile) -> None:
 
 def _check_size(descriptor: int, name: str, stated: StatedFile) -> None:
     size, most = os.fstat(descriptor).st_size, total_memory_bytes()
-    if size > most:  # vast and empty, maybe: to read it would take for ever
-        expected = f"at most the memory there is, {most:,}"
+    if size > most:  # a sparse file, perhaps: reading it would not end
+        expected = f"at most {most:,}, the memory of this machine"
         raise BundleError("the file is too large", where=name, found=f"{size:,} bytes", expected=expected)
     if size != stated.bytes:
-        problem = "the file is cut off" if size < stated.bytes else "the file is too long"
+        problem = "the file is truncated" if size < stated.bytes else "the file is too long"
         raise BundleError(problem, where=name, found=f"{size:,} bytes", expected=f"{stated.bytes:,}")
 
 

@@ -1,4 +1,4 @@
-"""A bundle's folder, written: whole in its place, or not at all."""
+"""Writing a bundle's folder atomically."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOE
 
 @contextmanager
 def new_folder(target: Path, *, marks: tuple[str, ...], replace: bool) -> Iterator[Path]:
-    """A folder to fill, that is in its place when the block has ended well.
+    """Yield a temporary folder to fill; it gets its name when the block ends without an error.
 
     Args:
-        marks: files that say that a folder was made here before.
-        replace: whether such a one may be replaced.
+        marks: files by which an existing folder is recognised as a bundle.
+        replace: whether an existing bundle may be replaced.
 
     Raises:
-        BundleError: something else is there, or the system refuses.
+        BundleError: the target exists and may not be replaced, or the system refuses.
     """
     try:
         _check_place(target, marks, replace)
@@ -49,13 +49,13 @@ def _check_place(target: Path, marks: tuple[str, ...], replace: bool) -> None:
     if not os.path.lexists(target) or (target.is_dir() and not any(target.iterdir())):
         return
     if not any((target / mark).is_file() for mark in marks):
-        raise BundleError("something else is there", where=target.name, expected="no folder, an empty one or a bundle")
+        raise BundleError("the target exists", where=target.name, expected="no folder, an empty one or a bundle")
     if not replace:
-        raise BundleError("there is a bundle already", where=target.name, expected="that it may be replaced (--force)")
+        raise BundleError("the bundle exists already", where=target.name, expected="permission to replace it (--force)")
 
 
 def _put(unfinished: Path, target: Path) -> None:
-    """Give a folder its name; what had it before is gone afterwards."""
+    """Rename a folder to its target, and remove the folder that had the name before."""
     before = _beside(target) if target.is_dir() and any(target.iterdir()) else None
     if before is not None:
         os.rename(target, before)
@@ -75,19 +75,19 @@ def _beside(target: Path) -> Path:
 
 @contextmanager
 def new_file(folder: Path, name: str) -> Iterator[Any]:
-    """A new file of a folder, to write to.
+    """Open a new file of a folder for writing.
 
     Raises:
-        BundleError: it cannot be called so.
+        BundleError: the name is not valid.
     """
     if not is_plain_name(name) or name == MANIFEST:
-        raise BundleError("a file of a bundle cannot be called so", where=name[:80])
+        raise BundleError("not a valid name for a file of a bundle", where=name[:80])
     with _created(folder / name) as file:
         yield file
 
 
 def write_manifest(folder: Path, content: bytes) -> None:
-    """Write what says what the folder holds, in place of what said so before."""
+    """Write the manifest, replacing an earlier one."""
     with suppress(FileNotFoundError):
         os.unlink(folder / MANIFEST)
     with _created(folder / MANIFEST) as file:
@@ -103,7 +103,7 @@ def _created(path: Path) -> Iterator[Any]:
 
 
 def stated_files(folder: Path) -> dict[str, StatedFile]:
-    """Everything in a folder but the manifest; from now on nobody but its owner may write to it."""
+    """Return size and hash of all files but the manifest, after removing write permission for other users."""
     found: dict[str, StatedFile] = {}
     for path in sorted(folder.iterdir()):
         path.chmod(path.stat().st_mode & 0o777 & ~OTHERS_WRITE)
@@ -113,6 +113,6 @@ def stated_files(folder: Path) -> dict[str, StatedFile]:
 
 
 def hash_file(path: Path) -> str:
-    """SHA-256 of what a file holds, in hexadecimal digits."""
+    """Return the SHA-256 of a file, in hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

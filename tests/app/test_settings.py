@@ -233,7 +233,7 @@ def test_setting_bundles_says_whether_a_folder_with_a_manifest_is_more_than_its_
     for bundles in (True, False):
         with serving(tmp_path, bundles=bundles) as client:
             states.append(client.get("/models/blur").json())
-    assert "manifest.json: it is no manifest of a bundle" in states[0]["reason"] and states[1]["state"] == "ready"
+    assert "manifest.json: not the manifest of a bundle" in states[0]["reason"] and states[1]["state"] == "ready"
 
 
 def test_settings_cache_and_cache_dir_say_whether_and_where_code_is_kept(

@@ -1,1 +1,1 @@
-"""Bundles and the compiler: for whom one is (admission), the programs of one (carried), how one is made (writing)."""
+"""Bundles for the compiler: host and engine check (admission), programs (carried), creation (writing)."""

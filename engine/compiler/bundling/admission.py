@@ -1,7 +1,7 @@
-"""For which machine and engine a bundle is: its code runs there and nowhere else.
+"""Check that a bundle's code runs on this machine with this engine.
 
-Code fits the sources of the engine it was made by, to the letter, and a machine by its level and its caches. Rates that
-were measured are not compared: to measure takes the compiler, and a busy machine differs from itself.
+Code needs exactly the engine sources that compiled it, and a machine of the same level and cache sizes. Measured rates
+are not compared: measuring needs the compiler, and results vary with the load of the machine.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from engine.compiler.codegen.host import Host, Memory, cpu_name, describe, furth
 from engine.compiler.measuring.caches import find_caches
 from engine.errors import BundleError, CompileError
 
-# Digits of a hash that messages show.
+# Digits of a hash shown in messages.
 _SHOWN: Final = 12
 _LEVELS: Final = ("avx512", "avx2", "sse", "neon")
 
 
 def engine_version() -> str:
-    """The version of the installed package; few want to know, and what tells takes twenty milliseconds to import."""
+    """Return the version of the installed package; imports on demand because importlib.metadata takes 20 ms."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:
@@ -31,10 +31,10 @@ def engine_version() -> str:
 
 
 def class_of(level: str, *, is_portable: bool = False) -> HostClass:
-    """The class of machines that code of a level is for.
+    """Return the class of machines that code of a level is for.
 
     Args:
-        is_portable: whether that is all of the level, not only those with this machine's caches.
+        is_portable: include all machines of the level, not only those with this machine's caches.
     """
     found = find_caches()
     caches = None if is_portable else (found.line, found.first, found.second, found.last)
@@ -42,14 +42,14 @@ def class_of(level: str, *, is_portable: bool = False) -> HostClass:
 
 
 def admit(manifest: Manifest) -> None:
-    """Refuse a bundle that is not for this engine on this machine.
+    """Raise if a bundle is not for this engine on this machine.
 
     Raises:
-        BundleError: saying what it is for, and what is here.
+        BundleError: with the engine or machine it is for, and the one found here.
     """
     if manifest.sources != SOURCES:
         raise BundleError(
-            "the bundle was compiled by another engine, and has to be compiled again",
+            "the bundle was compiled by another version of the engine; compile it again",
             where=MANIFEST,
             found=f"{manifest.engine} (sources {manifest.sources[:_SHOWN]})",
             expected=f"{engine_version()} (sources {SOURCES[:_SHOWN]})",
@@ -57,19 +57,19 @@ def admit(manifest: Manifest) -> None:
     known, here = manifest.host, class_of(_level())
     fits = supports(known.level) if known.caches is None else here.key == known.key
     if not fits:
-        problem = "the bundle was compiled for other machines than this one"
+        problem = "the bundle was compiled for another kind of machine"
         raise BundleError(problem, where=MANIFEST, found=_told(known), expected=_told(here))
 
 
 def host_of(known: HostClass) -> Host:
-    """The host that code of a bundle is for, as far as running it needs."""
+    """Return the host that a bundle's code is for, with the facts that running it needs."""
     host = describe(known.level)
     last = known.caches[-1] if known.caches else 0
     return replace(host, memory=Memory(last_bytes=last)) if last else host
 
 
 def _level() -> str:
-    """The highest level whose code this processor runs; empty where there is none."""
+    """Return the highest level this processor supports, or an empty string."""
     return next((level for level in _LEVELS if supports(level)), "")
 
 
@@ -81,7 +81,7 @@ def _processor() -> str:
 
 
 def _told(host: HostClass) -> str:
-    level = host.level or "a processor that no code is generated for"
+    level = host.level or "an unsupported processor"
     if host.caches is None:
         return f"{level}, any processor"
     caches = ", ".join(f"{size // 1024} KiB" for size in host.caches[1:])

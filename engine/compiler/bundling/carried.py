@@ -1,4 +1,4 @@
-"""The programs that a graph's bundle carries."""
+"""Programs in the bundle of a graph."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _log = logging.getLogger("pnnx_serve.engine")
 
 
 class Carried:
-    """Finds programs of a graph in its bundle.
+    """Programs of a graph's bundle.
 
     Attributes:
-        host: they are for.
+        host: the host they were compiled for.
     """
 
     def __init__(self, graph: RuntimeGraph, bundle: Bundle, options: Options) -> None:
@@ -35,18 +35,18 @@ class Carried:
         self._keys = frozenset(each.key for each in bundle.manifest.programs)
 
     def holds(self, specs: Sequence[TensorSpec]) -> bool:
-        """Whether there is a program for inputs of these shapes."""
+        """Return whether there is a program for inputs of these shapes."""
         return bool(self._keys) and self.key(specs) in self._keys
 
     def load(self, specs: Sequence[TensorSpec]) -> tuple[Executable, int] | None:
-        """The program for inputs of these shapes and the size of its file; None where there is none.
+        """Return the program for inputs of these shapes and the size of its file; None if there is none.
 
         Raises:
-            BundleError: its file is not what it was, or no program.
+            BundleError: its file was changed or is not a program.
         """
         try:
             return self._load(self.key(specs))
-        except BundleError as error:  # which may be all that is seen of it: the reference answers
+        except BundleError as error:  # logged because the reference answers instead, and the error may be swallowed
             _log.warning("a program of a bundle is not run: %s", error)
             raise
 
@@ -57,10 +57,10 @@ class Carried:
         try:
             return entry.parse(content, key, is_known=True), content.size
         except entry.EntryError as error:
-            raise BundleError("it is no program", where=f"{key}.blueprint", found=str(error)) from None
+            raise BundleError("not a program", where=f"{key}.blueprint", found=str(error)) from None
 
     def key(self, specs: Sequence[TensorSpec]) -> str:
-        """The name of a program: all that it depends on and that travels with it."""
+        """Return the key of a program: a hash of the graph, the options and the host class of the bundle."""
         if self._digest is None:
             self._digest = carried_digest(self._graph, self._bundle.place_of)
         passes_off = ", ".join(sorted(self._options.passes_off))

@@ -1,4 +1,4 @@
-"""A bundle is made: the pair as the graph has it, then what is compiled of the pair that was written."""
+"""Writing bundles: the graph's pair of files first, then programs compiled from the written pair."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ from engine.tensor import TensorSpec
 
 
 class BundleWriter:
-    """Fills the folder of a bundle.
+    """Writer of a bundle's folder.
 
     Args:
         place: the folder, empty.
-        source: the graph to be bundled.
+        source: the graph to bundle.
         name: of the model.
-        files: content of files that go with it, by name.
-        target: level that code is generated for, and runs on every machine of; None for machines such as this one.
+        files: content of further files, by name.
+        target: level to generate code for, which then runs on all its machines; None for machines such as this one.
 
     Attributes:
-        graph: as it is in the bundle: programs are compiled of this one.
-        host: they are compiled for.
+        graph: as read from the bundle; programs are compiled from it.
+        host: the host they are compiled for.
 
     Raises:
-        BundleError: the sources of the engine were changed since they were imported, or a file cannot be called so.
-        CompileError: there is no such level.
+        BundleError: the engine's sources changed since they were imported, or a file name is not valid.
+        CompileError: the level is unknown.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class BundleWriter:
         target: str | None,
     ) -> None:
         if not is_unchanged():
-            raise BundleError("the engine's sources were changed while they run, so nobody could say what made it")
+            raise BundleError("the engine's sources changed after this process imported them; restart it")
         self.host: Host = this_host(options) if target is None else describe(target)
         self._place = place
         self._options = options
@@ -70,17 +70,17 @@ class BundleWriter:
         self._programs: dict[str, ProgramFile] = {}
 
     def add(self, graph: RuntimeGraph, specs: Sequence[TensorSpec], progress: Progress = silent) -> ProgramFile:
-        """Compile for inputs of these shapes.
+        """Compile a program for inputs of these shapes.
 
         Args:
-            graph: of this bundle, or made from it for other batches.
+            graph: of this bundle, or derived from it for other batch sizes.
 
         Raises:
-            RunCancelledError, CompileError, EngineError: as ``Builder.program`` says.
+            RunCancelledError, CompileError, EngineError: see ``Builder.program``.
         """
         builder = Builder(graph, self._options, self.host)
         if builder.carried is None:
-            raise BundleError("the graph is not the bundle's")
+            raise BundleError("the graph does not belong to this bundle")
         key = builder.carried.key(specs)
         if key not in self._programs:
             executable = builder.executable(specs, progress, available_cores())
@@ -91,7 +91,7 @@ class BundleWriter:
         return self._programs[key]
 
     def finish(self) -> Manifest:
-        """Write the manifest of all that is there."""
+        """Write the final manifest and return it."""
         manifest = replace(self._manifest, programs=tuple(self._programs.values()), files=stated_files(self._place))
         write_manifest(self._place, manifest.print())
         return manifest
@@ -104,13 +104,13 @@ def _empty(model: str, host: HostClass, place: Path) -> Manifest:
 
 @contextmanager
 def place_for(target: Path, *, tag: str | None, replace: bool) -> Iterator[Path]:
-    """A folder to write a bundle into, that is in its place when the block has ended well.
+    """Yield a temporary folder to write a bundle into; it gets its name when the block ends without an error.
 
     Args:
-        tag: of the image, where the bundle is to lie in an OCI layout; None for the folder itself.
+        tag: of the image, to write an OCI layout; None to write the plain folder.
 
     Raises:
-        BundleError: something else is there, or the system refuses.
+        BundleError: the target exists and may not be replaced, or the system refuses.
     """
     if tag is not None:
         layouts.check_tag(tag)

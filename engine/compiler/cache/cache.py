@@ -1,11 +1,11 @@
-"""Blueprints on disk, so that a process that starts finds what another one compiled.
+"""Cache of executables on disk, so that a new process loads what an earlier one compiled.
 
-A folder with one file an entry, named by its key. Any number of processes read and write it at once: a file appears
-whole or not at all, and is copied when it is read, so that what is done to it afterwards hurts nobody. Nothing here is
-an error to the caller: where the folder cannot be read or written, or the disk is full, graphs are compiled anew, and
-one line of the log says why.
+A folder with one file per entry, named by its key. Any number of processes read and write it at once: a file appears
+atomically, and is copied into memory when it is read, so later changes to it have no effect. No error reaches the
+caller: if the folder cannot be read or written, or the disk is full, graphs are compiled anew, and one log line gives
+the reason.
 
-Entries hold machine code: those are read that this user or root has written, and nobody else could have.
+Entries hold machine code: only files that this user or root owns and no other user can write to are read.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from engine.memory.files import NotRegularError, check_unshared, open_regular
 T = TypeVar("T")
 
 SUFFIX: Final = ".blueprint"
-# A file that a writer has not finished for so long, it never will: the writer is gone.
+# An unfinished file of this age was left by a writer that has died.
 _ABANDONED_S: Final = 3600.0
 
 _log = logging.getLogger("pnnx_serve.engine")
@@ -35,7 +35,7 @@ _complaints: set[Path] = set()
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """An executable of the cache and the size of its file."""
+    """An executable from the cache and the size of its file."""
 
     executable: Executable
     bytes: int
@@ -46,30 +46,30 @@ class Cache:
     """A folder of executables.
 
     Args:
-        folder: made when something is first written.
-        max_bytes: of all entries together; those not used for longest are removed first.
+        folder: created by the first write.
+        max_bytes: of all entries together; the least recently used are removed first.
     """
 
     folder: Path
     max_bytes: int
 
     def load(self, key: str) -> Found | None:
-        """Return the executable of a key; None if there is none. A damaged one is removed, and one of another user."""
+        """Return the executable of a key, or None. A damaged or untrusted entry is removed."""
         found = self.load_as(key, entry.executable_of)
         return None if found is None else Found(*found)
 
     def load_as(self, key: str, made_of: Callable[[entry.Content], T]) -> tuple[T, int] | None:
-        """Return what is made of the entry of a key, and the size of its file; None if there is none; see ``load``.
+        """Return what ``made_of`` builds from the entry of a key, and the size of its file; None if there is none.
 
         Args:
-            made_of: raises EntryError for what it does not understand.
+            made_of: raises EntryError for an entry it cannot decode; see ``load``.
         """
         name = f"{key}{SUFFIX}"
         try:
             with folder.opened(self.folder, make=False) as place:
                 found = self._read(place, name, key, made_of)
                 if found is not None:
-                    with suppress(OSError):  # the folder may be read-only; then nobody removes entries either
+                    with suppress(OSError):  # the folder may be read-only; then nothing is evicted either
                         os.utime(name, dir_fd=place, follow_symlinks=False)
                 return found
         except FileNotFoundError:
@@ -79,17 +79,17 @@ class Cache:
             return None
 
     def has(self, key: str) -> bool:
-        """Whether there is an entry of a key; ``load`` says whether it is of any use."""
+        """Return whether there is an entry of a key; only ``load`` checks that it is valid."""
         with suppress(OSError):
             return (self.folder / f"{key}{SUFFIX}").is_file()
         return False
 
     def save(self, key: str, executable: Executable) -> int:
-        """Keep an executable; return the size of its file in bytes, 0 if it was not kept."""
+        """Store an executable and return the size of its file in bytes, 0 if it was not stored."""
         return self.save_content(key, entry.content_of(executable))
 
     def save_content(self, key: str, content: entry.Content) -> int:
-        """Keep an entry; return the size of its file in bytes, 0 if it was not kept."""
+        """Store an entry and return the size of its file in bytes, 0 if it was not stored."""
         if content.constants.nbytes > self.max_bytes:
             return 0
         try:
@@ -108,20 +108,20 @@ class Cache:
                 status = os.fstat(descriptor)
                 check_unshared(status)
                 if status.st_size > self.max_bytes + entry.PAGE:
-                    raise entry.EntryError(f"it is larger than all entries may be: {status.st_size} bytes")
+                    raise entry.EntryError(f"the entry is larger than the whole cache may be: {status.st_size} bytes")
                 content, size = entry.read(descriptor, key)
                 return made_of(content), size
             finally:
                 os.close(descriptor)
         except (entry.EntryError, NotRegularError, PermissionError) as error:
             what = error.strerror if isinstance(error, OSError) else str(error)
-            _log.warning("an entry of the compile cache is removed and made anew: %s", what)
+            _log.warning("a bad entry of the compile cache is removed and compiled anew: %s", what)
             with suppress(OSError):
                 os.unlink(name, dir_fd=place)
             return None
 
     def _make_room(self, place: int, newest: str) -> None:
-        """Remove what was not used for longest, until the rest fits; never the entry just written."""
+        """Evict the least recently used entries until the rest fits; never the entry just written."""
         entries = list(_files(place, SUFFIX))
         total = sum(size for _, size, _ in entries)
         removed = [name for name, _, used in _files(place, folder.UNFINISHED) if time.time() - used > _ABANDONED_S]
@@ -136,7 +136,7 @@ class Cache:
                 os.unlink(name, dir_fd=place)
 
     def _complain(self, what: str, error: OSError) -> None:
-        """Say once in a process that a folder is of no use."""
+        """Log once per process that a folder cannot be used."""
         if self.folder not in _complaints:
             _complaints.add(self.folder)
             reason = error.strerror or type(error).__name__
@@ -144,14 +144,14 @@ class Cache:
 
 
 def _write(place: int, name: str, key: str, content: entry.Content) -> int:
-    """Write an entry, and give it its name when it is whole; its size in bytes."""
+    """Write an entry atomically and return its size in bytes."""
     with folder.replacing(place, name) as file:
         entry.write_content(file, key, content)
         return file.tell()
 
 
 def _files(place: int, suffix: str) -> Iterator[tuple[str, int, float]]:
-    """Files with their sizes in bytes and the time each was last used; one that vanishes meanwhile is left out."""
+    """Yield files with their sizes in bytes and times of last use, skipping those that vanish meanwhile."""
     with suppress(OSError):
         for name in os.listdir(place):
             if name.endswith(suffix):

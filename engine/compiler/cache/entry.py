@@ -1,18 +1,18 @@
-"""An executable as a file: a header, facts as JSON, object code, and constants as kernels read them.
+"""File format of an executable: a header, facts as JSON, object code, and constants as kernels read them.
 
-    offset  bytes  what
+    offset  bytes  content
     0       8      magic
     8       4      version of this format
-    12      4      CRC-32 of the header, these four bytes taken for zero
+    12      4      CRC-32 of the header, computed with these four bytes zero
     16      32     the key: SHA-256 of all that the entry depends on
-    48      8      where the constants begin; a multiple of PAGE
+    48      8      offset of the constants; a multiple of PAGE
     56      8+4    length of the facts, checksum of them
     68      8+4    length of the code, checksum of it and of the zeros up to the constants
     80      8+4    length of the constants, checksum of them
     92             the facts, the code, zeros, the constants; nothing after them
 
-Numbers are little-endian. A checksum is the CRC-32 of the CRC-32s of pieces of 8 MiB. They cover every byte, so a file
-that was cut off, half written or damaged is known for what it is before anything of it is used.
+Numbers are little-endian. A checksum is the CRC-32 of the CRC-32s of pieces of 8 MiB. The checksums cover every byte,
+so a truncated or damaged file is detected before it is used.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _HEADER: Final = struct.Struct("<8sII32sQQIQIQI")
 
 
 class EntryError(Exception):
-    """A file is no entry, or a damaged one; the text says in what."""
+    """A file is not a valid entry; the message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class _Header:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What an entry holds.
+    """Content of an entry.
 
     Args:
         facts: as JSON has them, with the lengths of the parts of the code as ``code``.
@@ -68,7 +68,7 @@ class Content:
 
 
 def content_of(executable: Executable) -> Content:
-    """Return what the entry of an executable holds."""
+    """Return the content of an executable's entry."""
     return Content(to_facts(executable), executable.code, executable.constants)
 
 
@@ -85,7 +85,7 @@ def write_content(file: Any, key: str, content: Content) -> None:
         key: 64 hexadecimal digits.
 
     Raises:
-        OSError: the disk is full, and the like.
+        OSError: the file cannot be written.
     """
     facts = json.dumps(content.facts, separators=(",", ":")).encode()
     code = b"".join(content.code)
@@ -100,15 +100,15 @@ def write_content(file: Any, key: str, content: Content) -> None:
 
 
 def read(descriptor: int, key: str) -> tuple[Content, int]:
-    """Return what an entry holds, and the size of its file in bytes.
+    """Return the content of an entry, and the size of its file in bytes.
 
-    All of it is copied before it is looked at: what is done to the file from then on changes nothing.
+    The file is copied before it is checked, so later changes to it have no effect.
 
     Args:
-        descriptor: of the file, to read from.
+        descriptor: of the file, open for reading.
 
     Raises:
-        EntryError: the file is not the entry of this key, or damaged in any byte.
+        EntryError: the file is not the entry of this key, or is damaged.
         OSError: it cannot be read.
     """
     content = _take(descriptor)
@@ -116,7 +116,7 @@ def read(descriptor: int, key: str) -> tuple[Content, int]:
 
 
 def parse(content: Array, key: str, *, is_known: bool = False) -> Executable:
-    """Return the executable of an entry that was read; see ``parse_content``."""
+    """Return the executable of an entry in memory; see ``parse_content``."""
     return executable_of(parse_content(content, key, is_known=is_known))
 
 
@@ -124,7 +124,7 @@ def executable_of(content: Content) -> Executable:
     """Return the executable that an entry holds.
 
     Raises:
-        EntryError: it holds something else.
+        EntryError: the content cannot be decoded.
     """
     try:
         return from_facts(content.facts, content.code, content.constants)
@@ -133,17 +133,17 @@ def executable_of(content: Content) -> Executable:
 
 
 def parse_content(content: Array, key: str, *, is_known: bool = False) -> Content:
-    """Return what an entry holds that was read.
+    """Return the content of an entry in memory.
 
     Args:
-        content: the whole file, in memory that begins on a page.
-        is_known: whether a hash has told already that no byte is another.
+        content: the whole file, in page-aligned memory.
+        is_known: skip the checksums because a hash has already verified the file.
 
     Raises:
-        EntryError: it is not the entry of this key, or damaged in any byte.
+        EntryError: it is not the entry of this key, or is damaged.
     """
     if content.size < _HEADER.size:
-        raise EntryError("it is cut off")
+        raise EntryError("the entry is truncated")
     header = _parse(content, bytes.fromhex(key))
     start = _HEADER.size
     parts = []
@@ -162,7 +162,7 @@ def parse_content(content: Array, key: str, *, is_known: bool = False) -> Conten
 
 
 def checksum(part: bytes | memoryview) -> int:
-    """The CRC-32 of the CRC-32s of a part's pieces, which several threads find."""
+    """Return the CRC-32 of the CRC-32s of a part's pieces, computed by several threads."""
     view = memoryview(part)
     pieces = [view[at : at + PIECE_BYTES] for at in range(0, len(view), PIECE_BYTES)]
     return zlib.crc32(b"".join(crc.to_bytes(4, "little") for crc in side_by_side(zlib.crc32, pieces)))
@@ -171,25 +171,25 @@ def checksum(part: bytes | memoryview) -> int:
 def _take(descriptor: int) -> Array:
     size = os.fstat(descriptor).st_size
     if size < _HEADER.size:
-        raise EntryError("it is cut off")
+        raise EntryError("the entry is truncated")
     try:
         return read_block(descriptor, size)
     except TornError:
-        raise EntryError("it is cut off while it is read") from None
+        raise EntryError("the entry was truncated while it was read") from None
 
 
 def _parse(content: Array, key: bytes) -> _Header:
     magic, version, crc, found, constants_at, *lengths = _HEADER.unpack_from(content.data)
     header = _Header(constants_at, *((lengths[k], lengths[k + 1]) for k in (0, 2, 4)))
     if magic != MAGIC or version != VERSION:
-        raise EntryError(f"it has another format: found {magic!r} version {version}")
+        raise EntryError(f"unsupported format: {magic!r} version {version}")
     if zlib.crc32(header.pack(found)) != crc:
         raise EntryError("its header is damaged")
     if found != key:
-        raise EntryError("it is another one's entry")
+        raise EntryError("the entry belongs to another key")
     before = _HEADER.size + header.facts[0] + header.code[0]
     if before != constants_at or constants_at + header.constants[0] != content.size:
-        raise EntryError(f"it is cut off, or too long: {content.size} bytes")
+        raise EntryError(f"the entry is truncated or too long: {content.size} bytes")
     return header
 
 

@@ -1,4 +1,4 @@
-"""The facts of an executable, all but its code and constants, as plain data and back."""
+"""Facts of an executable, all but its code and constants, as plain data and back."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _COMPOUND: Final = frozenset(
         "clean",
     }
 )
-# Numbers and the like, which need no translation, whichever an executable has.
+# Fields that JSON stores as they are.
 _PLAIN: Final = tuple(each.name for each in fields(Executable) if each.name not in _COMPOUND)
 
 
 def to_facts(executable: Executable) -> dict[str, Any]:
-    """What JSON can hold."""
+    """Return the facts as JSON-compatible data."""
     return {
         **{name: getattr(executable, name) for name in _PLAIN},
         "code": [len(each) for each in executable.code],
@@ -53,7 +53,7 @@ def to_facts(executable: Executable) -> dict[str, Any]:
 
 
 def from_facts(facts: Mapping[str, Any], code: tuple[bytes, ...], constants: Array) -> Executable:
-    """The executable again.
+    """Rebuild the executable.
 
     Raises:
         KeyError, TypeError, ValueError, IndexError: the facts are not of ``to_facts``.
@@ -74,7 +74,7 @@ def from_facts(facts: Mapping[str, Any], code: tuple[bytes, ...], constants: Arr
 
 
 def _listed(value: Any) -> Any:
-    """What consists of dataclasses with each as the list of its fields."""
+    """Return nested dataclasses as lists of their fields."""
     if isinstance(value, tuple | NativeSteps | Buffers):
         return [_listed(each) for each in value]
     return [_listed(getattr(value, each.name)) for each in fields(value)] if is_dataclass(value) else value
@@ -116,5 +116,5 @@ def _region(values: Sequence[Any]) -> Region:
 
 
 def _address(value: Any) -> Address:
-    space_of(value)  # raises where it is none
+    space_of(value)  # raises if it is not an address
     return Address(value)

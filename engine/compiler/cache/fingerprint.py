@@ -1,8 +1,8 @@
-"""What a compiled graph depends on, as the name of its entry in the cache.
+"""Key of a compiled graph in the cache, derived from all it depends on.
 
-Everything counts: operators, parameters and the bytes of every weight, the shapes of the inputs, options, processor,
-the sources of the engine, the versions of LLVM and numpy. A change to any of them is another entry, so none is ever out
-of date. Weights are hashed in full, by a cryptographic hash: two models never share an entry.
+It covers operators, parameters and the bytes of every weight, the shapes of the inputs, options, processor, the sources
+of the engine, the versions of LLVM and numpy. Changing any of them gives another key, so no entry is ever stale.
+Weights are hashed in full with a cryptographic hash, so two models never share an entry.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from engine.tensor import Array, TensorSpec
 
 
 def graph_digest(graph: RuntimeGraph) -> bytes:
-    """The hash of all that a built graph is made of, its weights included."""
+    """Return the hash of a built graph, weights included."""
     state = hashlib.sha256()
     for text in _structure(graph):
         _add(state, text.encode())
@@ -30,10 +30,10 @@ def graph_digest(graph: RuntimeGraph) -> bytes:
 
 
 def carried_digest(graph: RuntimeGraph, place_of: Callable[[Array], str | None]) -> bytes:
-    """The hash of all that a graph is made of whose weights are known by the hash of their file: none is hashed anew.
+    """Return the hash of a bundled graph, using the stored hash of its weights file instead of hashing the weights.
 
     Args:
-        place_of: names the bytes of an array that lies in the file, by the file's hash; None for others.
+        place_of: returns the file's hash and the position of an array inside the file; None for other arrays.
     """
     state = hashlib.sha256()
     for text in _structure(graph):
@@ -48,12 +48,12 @@ def carried_digest(graph: RuntimeGraph, place_of: Callable[[Array], str | None])
 def program_key(
     graph: RuntimeGraph, digest: bytes, specs: Sequence[TensorSpec], *options: str, generator: str | None = None
 ) -> str:
-    """The name of the entry of a graph compiled for inputs of these shapes.
+    """Return the key of a graph compiled for inputs of these shapes.
 
     Args:
         digest: of the graph, by ``graph_digest`` or ``carried_digest``.
-        options: all else that code depends on.
-        generator: who made it; None for this engine with the LLVM it has.
+        options: everything else that the code depends on.
+        generator: the compiler; None for this engine with the installed LLVM.
     """
     state = hashlib.sha256(digest)
     shapes = repr([_spec(each) for each in specs])
@@ -63,7 +63,7 @@ def program_key(
 
 
 def _structure(graph: RuntimeGraph) -> Iterator[str]:
-    """Everything but the bytes of attributes, in execution order; the converter's remarks included."""
+    """Yield everything but the bytes of attributes, in execution order, including the converter's annotations."""
     for op in graph.operators:
         source = op.source
         yield repr((source.type, source.name, source.inputs, source.outputs, source.labels))
@@ -80,7 +80,7 @@ def _structure(graph: RuntimeGraph) -> Iterator[str]:
 
 
 def _body(name: str, body: Graph) -> Iterator[str]:
-    """A graph that an operator runs itself, with its weights."""
+    """Yield the facts of a subgraph of an operator, with its weights."""
     yield repr((name, sorted((operand, _spec(each)) for operand, each in body.annotations.items())))
     for op in body.operators:
         yield repr((op.type, op.name, op.inputs, op.outputs, op.labels, list(op.params.items())))
@@ -91,7 +91,7 @@ def _body(name: str, body: Graph) -> Iterator[str]:
 
 
 def _signature(signature: Signature) -> str:
-    """How a type is registered: users may register this package's layers under types of their own."""
+    """Return how a type is registered: users may register this package's layers under types of their own."""
     layer = signature.layer
     tables = (signature.presets, signature.flags, signature.shapes, signature.renamed)
     return repr(
@@ -103,7 +103,7 @@ def _signature(signature: Signature) -> str:
 
 
 def _foreign_facts(graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> Iterator[str]:
-    """What layers from outside this package, whose sources are not hashed, make known; no pass asks them for more."""
+    """Yield the inferred outputs of layers from outside this package, whose sources are not hashed."""
     foreign = [op for op in graph.operators if _is_foreign(op)]
     values = graph.infer(specs) if foreign and len(specs) == len(graph.inputs) else {}
     for op in foreign:
@@ -119,15 +119,15 @@ def _spec(spec: TensorSpec) -> tuple[object, str]:
 
 
 def _hash_arrays(arrays: Iterable[Array]) -> Iterator[bytes]:
-    """Hashes of pieces of the arrays' bytes, in order; hashed by several threads where there is much of it.
+    """Yield hashes of pieces of the arrays' bytes, in order; several threads hash large amounts.
 
-    Where one array ends and the next begins is not in them: shapes and dtypes say that.
+    Array boundaries are not included: shapes and dtypes define them.
     """
     return side_by_side(_hash, _pieces(arrays))
 
 
 def _pieces(arrays: Iterable[Array]) -> list[list[Array]]:
-    """Runs of bytes as long as a thread should have at once: of a large array, or of many small ones."""
+    """Split arrays into pieces of work for one thread: parts of large arrays, or groups of small ones."""
     pieces: list[list[Array]] = []
     room = 0
     for content in map(as_bytes, arrays):
@@ -149,6 +149,6 @@ def _hash(piece: Iterable[Array]) -> bytes:
 
 
 def _add(state: hashlib._Hash, content: bytes) -> None:
-    """Add something with its length, so that no two lists of things run together to the same bytes."""
+    """Hash a value with its length, so that different sequences of values never give the same bytes."""
     state.update(len(content).to_bytes(8, "little"))
     state.update(content)

@@ -1,9 +1,9 @@
-"""A folder that nobody else may write to, for files that hold machine code.
+"""A folder for machine code that no other user can write to.
 
-Whoever may write to it decides what its readers run. So it belongs to this user or to root, and so does every file that
-is read from it. Where others may write to the folder that was named, as in one for temporary files or a volume made
-for everybody, one inside of it is used that only this user may enter. All is done relative to the folder as it was
-opened and looked at: a name that means another one a moment later changes nothing.
+A user who can write to it decides what its readers run. So the folder and all files read from it belong to this user
+or root. If other users can write to the given folder, as in one for temporary files or a shared volume, a subfolder
+private to this user is used. All operations are relative to the descriptor that was checked, so a path that is
+replaced later has no effect.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from typing import BinaryIO, Final
 from engine.memory.files import OTHERS_WRITE, check_owner
 
 UNFINISHED: Final = ".unfinished"
-"""How the name of a file ends that is being written."""
+"""Suffix of a file that is being written."""
 
 _FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 @contextmanager
 def opened(path: Path, *, make: bool) -> Iterator[int]:
-    """A descriptor of the folder, or of the private one inside, while the block runs.
+    """Yield a descriptor of the folder, or of the private subfolder.
 
     Args:
-        make: whether to make it where it is missing.
+        make: create the folder if it is missing.
 
     Raises:
-        OSError: it is missing, is no folder, or belongs to another user (EPERM).
+        OSError: it is missing, is not a folder, or belongs to another user (EPERM).
     """
     if make:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -52,12 +52,12 @@ def opened(path: Path, *, make: bool) -> Iterator[int]:
 
 @contextmanager
 def replacing(place: int, name: str) -> Iterator[BinaryIO]:
-    """A file to write to, that has its name in the folder once the block has ended well: whole, or not at all.
+    """Yield a file to write to; it gets its name atomically when the block ends without an error.
 
-    Until then it is called ``UNFINISHED``.
+    Until then its name ends in ``UNFINISHED``.
 
     Raises:
-        OSError: the disk is full, and the like.
+        OSError: the file cannot be written.
     """
     unfinished = f"{name}.{os.getpid()}-{secrets.token_hex(4)}{UNFINISHED}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -1,6 +1,6 @@
-"""Small things that were found out about a program, and need not be found out again: kept beside the executables.
+"""Notes: small facts about programs and machines, stored beside the executables.
 
-What is wrong with a note is no error: then it is as if there were none.
+A note that cannot be read or is damaged counts as missing.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from engine.memory.files import check_unshared, open_regular
 
 SUFFIX: Final = ".note"
 MAX_BYTES: Final = 1 << 16
-# So many stay; those that were not read for longest go.
+# The least recently read notes beyond this number are removed.
 MAX_NOTES: Final = 1024
 
 
 def read_note(place: Path, key: str) -> bytes | None:
-    """What was kept; None if nothing was, or somebody else may have written it."""
+    """Return the content of a note; None if it is missing or another user can write to it."""
     try:
         with folder.opened(place, make=False) as opened:
             name = f"{key}{SUFFIX}"
@@ -38,7 +38,7 @@ def read_note(place: Path, key: str) -> bytes | None:
 
 
 def write_note(place: Path, key: str, content: bytes) -> None:
-    """Keep something, as far as that can be done."""
+    """Store a note, ignoring errors."""
     if len(content) > MAX_BYTES:
         return
     with suppress(OSError), folder.opened(place, make=True) as opened:

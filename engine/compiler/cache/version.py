@@ -1,4 +1,4 @@
-"""Which version of the generator this is: a change to any source of the engine, LLVM or numpy makes another one."""
+"""Version of the compiler: any change to the engine's sources, LLVM or numpy gives another one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PIECE_BYTES: Final = 1 << 16
 
 
 def hash_sources(root: Path) -> str:
-    """The hash of the names and contents of all Python files under a folder."""
+    """Return the hash of the names and contents of all Python files under a folder."""
     state = hashlib.sha256()
     for name in sorted(_sources(os.fspath(root), "")):
         content = _content(f"{root}/{name}")
@@ -26,7 +26,7 @@ def hash_sources(root: Path) -> str:
 
 
 def _content(path: str) -> bytes:
-    """Of a file, mostly in one piece; a file object for each of hundreds takes as long as all the rest."""
+    """Return the content of a file; opening hundreds of file objects would double the time of ``hash_sources``."""
     file = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
     try:
         content = piece = os.read(file, _PIECE_BYTES)
@@ -39,7 +39,7 @@ def _content(path: str) -> bytes:
 
 
 def _sources(folder: str, before: str) -> Iterator[str]:
-    """The Python files under a folder, by their names from its root on; a start waits for it, and paths take longer."""
+    """Yield the Python files under a folder, relative to its root; strings because ``Path`` slows down each start."""
     with os.scandir(folder) as entries:
         for each in entries:
             if each.is_dir(follow_symlinks=False):
@@ -49,14 +49,14 @@ def _sources(folder: str, before: str) -> Iterator[str]:
 
 
 SOURCES: Final = hash_sources(_ROOT)
-"""Names the sources of this engine."""
+"""Hash of the sources of this engine."""
 
 
 def _llvmlite() -> str:
-    """Its version, which says whose LLVM it has; it is not imported to be asked, for that takes a tenth of a second.
+    """Return the version of llvmlite, which fixes the version of LLVM, without importing it (0.1 s).
 
-    The folder beside it that says what is installed is named after it. Where there is none, or several, or it cannot be
-    imported, whoever reads them is asked; to import that takes twenty milliseconds of every start.
+    It is in the name of the dist-info folder. If there is no such folder or several, importlib.metadata decides;
+    importing that takes 20 ms of every start.
     """
     spec = find_spec("llvmlite")
     if spec is None or spec.origin is None:
@@ -75,12 +75,12 @@ def _told_version() -> str:
 
 
 GENERATOR: Final = f"sources {SOURCES}, llvmlite {_llvmlite()}, numpy {np.__version__}"
-"""Names the generator."""
+"""Versions of all that generates code."""
 
 
 def is_unchanged() -> bool:
-    """Whether the sources are what they were when this was imported.
+    """Return whether the sources are still those that this process imported.
 
-    Where they are not, nobody knows which of them this process has imported, and what it makes has no name.
+    After a change on disk it is unknown which of them were imported, so new executables cannot be given a key.
     """
     return hash_sources(_ROOT) == SOURCES

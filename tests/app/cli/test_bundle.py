@@ -75,7 +75,7 @@ def test_a_damaged_one_is_told_of_by_check_and_not_run(bundle: Path, capsys: pyt
     (program, *_) = bundle.glob("*.blueprint")
     program.write_bytes(program.read_bytes()[:-1])
     status, out, _ = told(capsys, "check", "bright")
-    assert status == 1 and f"error: {program.name}: the file is cut off" in out
+    assert status == 1 and f"error: {program.name}: the file is truncated" in out
     status, _, error = told(capsys, "run", "bright", "--input", "x.npy")
     assert status == 1 and program.name in error
 
@@ -97,8 +97,8 @@ def test_shapes_may_be_named_for_several_programs(
         (["linear", "--oci"], "--oci and --target: found without --bundle"),
         (["linear", "--target", "sse"], "--oci and --target: found without --bundle"),
         (["linear", "--bundle", "b", "--shape", "1,3", "--batch", "2"], "--shape and --batch"),
-        (["linear", "--bundle", "model_store"], "something else is there"),
-        (["linear", "--bundle", "bright"], "there is a bundle already, expected that it may be replaced (--force)"),
+        (["linear", "--bundle", "model_store"], "the target exists"),
+        (["linear", "--bundle", "bright"], "the bundle exists already, expected permission to replace it (--force)"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(

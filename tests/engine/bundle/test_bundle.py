@@ -215,7 +215,7 @@ def test_a_file_that_is_cut_off_or_too_long_is_named(bundle: Path) -> None:
         for end in {0, 1, 8, 92, len(content) // 2, len(content) - 1} & set(range(len(content))):
             (bundle / name).write_bytes(content[:end])
             error = refusal(bundle)
-            assert (error.where, error.problem) == (name, "the file is cut off")
+            assert (error.where, error.problem) == (name, "the file is truncated")
         (bundle / name).write_bytes(content + b"\0")
         assert refusal(bundle).problem == "the file is too long"
         (bundle / name).write_bytes(content)
@@ -324,7 +324,7 @@ def test_programs_that_changed_places_are_refused_whatever_the_manifest_says(bun
     first.write_bytes(second.read_bytes())
     second.write_bytes(content)
     restate(bundle)
-    with pytest.raises(BundleError, match="another one's entry"):
+    with pytest.raises(BundleError, match="the entry belongs to another key"):
         session(bundle, backend="compiled").run([X])
     np.testing.assert_array_equal(session(bundle).run([X])[0], right())
 
@@ -376,7 +376,7 @@ def test_nobody_elses_folder_is_written_to(tmp_path: Path, monkeypatch: pytest.M
     made = engine.Session(convolution(), cache=None, threads=1)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "precious").write_text("x")
-    with pytest.raises(BundleError, match="something else is there"):
+    with pytest.raises(BundleError, match="the target exists"):
         made.save_bundle(tmp_path / "full", replace=True)
     assert [path.name for path in tmp_path.rglob("*")] == ["full", "precious"]
 
@@ -384,7 +384,7 @@ def test_nobody_elses_folder_is_written_to(tmp_path: Path, monkeypatch: pytest.M
 def test_a_bundle_is_replaced_where_that_is_said(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "is_unchanged", lambda: True)
     made = engine.Session(convolution(seed=1), cache=None, threads=1)
-    with pytest.raises(BundleError, match="there is a bundle already"):
+    with pytest.raises(BundleError, match="the bundle exists already"):
         made.save_bundle(bundle)
     made.save_bundle(bundle, replace=True)
     np.testing.assert_allclose(session(bundle).run([X])[0], made.run([X])[0])

@@ -62,6 +62,6 @@ def test_whoever_pulls_it_has_the_bundle_again(tmp_path: Path, monkeypatch: pyte
 def test_what_no_tag_may_look_like_is_refused_before_anything_is_made(
     tag: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(BundleError, match="no tag of an image"):
+    with pytest.raises(BundleError, match="invalid image tag"):
         layout(tmp_path / "oci", tag, monkeypatch)
     assert not list(tmp_path.iterdir())

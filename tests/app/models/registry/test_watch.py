@@ -218,7 +218,7 @@ def test_a_bundle_is_looked_at_too(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         os.utime(store / "m" / "manifest.json")
         notice(client)
         assert answer(client) == 3
-        assert f"{program.name}: the file is cut off" in row(client)["reason"]
+        assert f"{program.name}: the file is truncated" in row(client)["reason"]
 
 
 def test_a_request_ends_with_the_model_it_began_with(tmp_path: Path) -> None:

@@ -263,7 +263,7 @@ def test_a_damaged_entry_is_mentioned_removed_and_made_anew(tmp_path: Path, capl
     made = compiled(tmp_path)
     np.testing.assert_array_equal(made.run([X]), expected)
     assert not is_cached(made)
-    assert caplog.messages == ["an entry of the compile cache is removed and made anew: its constants are damaged"]
+    assert caplog.messages == ["a bad entry of the compile cache is removed and compiled anew: its constants are damaged"]
     assert path.stat().st_size == len(whole)
     assert is_cached(compiled(tmp_path))
 

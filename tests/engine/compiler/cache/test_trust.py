@@ -101,7 +101,7 @@ def test_an_entry_that_others_could_have_written_is_made_anew(
     else:
         path.chmod(0o664 if how == "open to its group" else 0o646)
     assert not is_used(path.parent)
-    assert "removed and made anew" in caplog.text
+    assert "removed and compiled anew" in caplog.text
     assert is_used(path.parent)
 
 
