@@ -1,4 +1,4 @@
-"""Engines that answer the same inputs and take turns, for ``pnnx-serve bench`` and for benchmarks/. Nothing of ours.
+"""Benchmark of engines in turn on the same inputs, for ``pnnx-serve bench`` and benchmarks/; imports nothing of ours.
 
-rivals (the engines) -> contest (each must answer right, by answers) -> timing (in turns).
+rivals (the engines) -> contest (checks each answer) -> timing (in turn).
 """

@@ -1,4 +1,4 @@
-"""Engines that answer the same inputs, checked before they are timed."""
+"""Contest of engines: each answer is checked before it is timed."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from numpy.typing import NDArray
 from app.measuring.rivals import Array, RivalError, Run, told
 from app.measuring.timing import Times, take_turns
 
-# Winograd in float32 stays within 1e-4 in deep networks; bfloat16, which nobody asked for, is at 1e-2.
+# Winograd in float32 stays within 1e-4 in deep networks; unrequested bfloat16 would be at 1e-2.
 ALLOWED_SHARE: Final = 1e-3
 
 
 class Contest:
-    """The engines, in the order they entered.
+    """Engines in the order they entered.
 
     Args:
-        inputs: what all of them are given.
+        inputs: given to all of them.
         expected: the right answer.
 
     Attributes:
-        errors: how far each is from it, as a share of the largest magnitude.
+        errors: difference of each from the right answer, as a share of the largest magnitude.
     """
 
     def __init__(self, inputs: Sequence[Array], expected: Sequence[Array]) -> None:
@@ -38,33 +38,33 @@ class Contest:
         return len(self._runs)
 
     def enter(self, name: str, run: Run) -> None:
-        """Let an engine take part.
+        """Add an engine.
 
         Raises:
-            RivalError: it cannot run the inputs, or answers something else.
+            RivalError: it cannot run the inputs, or its answer is wrong.
         """
         try:
             answer = run(self._inputs)
-        except Exception as exc:  # whatever a library of somebody else's raises
+        except Exception as exc:  # third-party libraries raise anything
             raise RivalError(f"cannot run it: {told(exc)}") from exc
         error = error_share(answer, self._expected)
         if not error <= ALLOWED_SHARE:
-            raise RivalError(f"another answer: it differs by {error:.1e} of the largest magnitude")
+            raise RivalError(f"wrong answer: it differs by {error:.1e} of the largest magnitude")
         self._runs[name], self.errors[name] = run, error
 
     def measure(self, seconds: float, tell: Callable[[int, int], None]) -> dict[str, Times]:
-        """Times of all engines, taken in turn."""
+        """Return the times of all engines, run in turn."""
         return take_turns({name: partial(run, self._inputs) for name, run in self._runs.items()}, seconds, tell)
 
 
 def error_share(found: Sequence[NDArray[Any]], expected: Sequence[NDArray[Any]], *, has_columns: bool = False) -> float:
-    """Largest difference as a share of the largest magnitude of its output; infinite for other shapes, and for a NaN.
+    """Return the largest difference as a share of the output's largest magnitude; infinity for wrong shapes or NaN.
 
-    Only numbers that are not whole are compared: a class or an index may change with the last bit of what it is from.
+    Only floating-point outputs are compared: a class or an index may change with the last bit of its input.
 
     Args:
-        has_columns: entries along the last axis measure different things (pixels, probabilities): each column is
-            held against its own largest magnitude, and the worst counts.
+        has_columns: entries along the last axis have different units (pixels, probabilities): each column is
+            compared with its own largest magnitude, and the worst counts.
     """
     if [each.shape for each in found] != [each.shape for each in expected]:
         return math.inf

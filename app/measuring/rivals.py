@@ -1,6 +1,6 @@
-"""Other engines to measure against: each makes a function from the inputs to the outputs, in float32 on T threads.
+"""Other engines to compare with: each is a function from inputs to outputs, in float32 on a given number of threads.
 
-A library is imported when its engine is made; none of them comes with this package.
+A library is imported when its engine is created; none of them is a dependency of this package.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Run: TypeAlias = Callable[[Sequence[Array]], Sequence[Array]]
 
 
 class RivalError(Exception):
-    """An engine cannot take part; the text says why, and what would help."""
+    """An engine cannot take part; the message gives the reason and the remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,9 +28,9 @@ class Rival:
     """An engine.
 
     Args:
-        module, distribution: what is imported, and what is installed for it.
-        kind: of the model file it reads: ``onnx`` or ``ncnn``.
-        make: from its module, the file and a number of threads.
+        module, distribution: names for ``import`` and for ``pip install``.
+        kind: of its model file: ``onnx`` or ``ncnn``.
+        make: creates it from its module, the file and a number of threads.
     """
 
     module: str
@@ -40,11 +40,11 @@ class Rival:
 
 
 def load(name: str, model: Path, given: dict[str, str | None], threads: int) -> tuple[str, Run]:
-    """An engine by name: what it is called with its version, and what runs it.
+    """Return an engine's name with its version, and a function that runs it.
 
     Args:
-        model: the ``.pnnx.param`` file; an engine's own file is looked for beside it.
-        given: files by kind that are to be used instead.
+        model: the ``.pnnx.param`` file; the engine's own file is expected beside it.
+        given: files by kind that replace it.
 
     Raises:
         RivalError: it is not installed, has no file, or cannot load it.
@@ -56,10 +56,10 @@ def load(name: str, model: Path, given: dict[str, str | None], threads: int) -> 
         raise RivalError(f"not installed: pip install {rival.distribution} ({exc})") from None
     path = Path(given[rival.kind] or model.with_name(_stem(model) + _SUFFIXES[rival.kind]))
     if not path.is_file():
-        raise RivalError(f"no file '{path}', expected the same network for it (--{rival.kind} FILE)")
+        raise RivalError(f"no file '{path}', expected the same network in its format (--{rival.kind} FILE)")
     try:
         return f"{name} {version(rival.distribution)}", rival.make(module, path, threads)
-    except Exception as exc:  # whatever a library of somebody else's raises
+    except Exception as exc:  # third-party libraries raise anything
         raise RivalError(f"cannot load '{path}': {told(exc)}") from exc
 
 
@@ -73,7 +73,7 @@ def _onnxruntime(module: Any, path: Path, threads: int) -> Run:
 
 
 def _openvino(module: Any, path: Path, threads: int) -> Run:
-    # Where the processor has bfloat16 instructions, the default would use them.
+    # By default it uses bfloat16 on processors that have it.
     hints = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
     compiled = module.Core().compile_model(str(path), "CPU", hints)
     request, outputs = compiled.create_infer_request(), range(len(compiled.outputs))
@@ -86,13 +86,13 @@ def _openvino(module: Any, path: Path, threads: int) -> Run:
 
 
 def _ncnn(module: Any, path: Path, threads: int) -> Run:
-    """The engine has no batches: items are run one after another."""
+    """Create an ncnn runner, which runs the items of a batch one after another because ncnn has no batches."""
     net = module.Net()
     net.opt.num_threads = threads
     for option in ("use_vulkan_compute", *(f"use_{kind}" for kind in _NCNN_HALVES)):
         setattr(net.opt, option, False)
     if net.load_param(str(path)) or net.load_model(str(path.with_suffix(".bin"))):
-        raise RivalError("ncnn refuses it")
+        raise RivalError("ncnn cannot load the model")
     outputs = len(net.output_names())
 
     def run_one(items: Sequence[Array]) -> list[Array]:
@@ -101,7 +101,7 @@ def _ncnn(module: Any, path: Path, threads: int) -> Run:
             extractor.input(f"in{index}", module.Mat(item.astype(np.int32) if item.dtype == np.int64 else item))
         found = [extractor.extract(f"out{index}") for index in range(outputs)]
         if any(status != 0 for status, _ in found):
-            raise RivalError("ncnn fails")
+            raise RivalError("ncnn failed to run the model")
         return [np.array(output) for _, output in found]
 
     def run(inputs: Sequence[Array]) -> list[Array]:
@@ -124,5 +124,5 @@ def _stem(model: Path) -> str:
 
 
 def told(exc: Exception) -> str:
-    """What a library says of a failure, on one line."""
+    """Return the type and first line of an exception."""
     return f"{type(exc).__name__}: {str(exc).strip().partition(chr(10))[0]}"

@@ -1,4 +1,4 @@
-"""Times of engines that take turns, and what they amount to."""
+"""Timing of engines that are run in turn, and summary statistics."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Times:
-    """What runs took, in seconds: the fastest, the median, and what 99 of 100 do not exceed."""
+    """Run times in seconds: fastest, median and p99."""
 
     least_s: float
     median_s: float
@@ -25,12 +25,12 @@ class Times:
 def take_turns(
     engines: Mapping[str, Callable[[], object]], seconds: float, tell: Callable[[int, int], None]
 ) -> dict[str, Times]:
-    """Run every engine for so many seconds in all, a tenth of them in turn.
+    """Run every engine for a total of ``seconds``, a tenth of it in each round.
 
-    So whatever else the machine does meanwhile hits all of them alike.
+    Taking turns spreads disturbances evenly over all engines.
 
     Args:
-        tell: given the number of the round and of all rounds.
+        tell: called with the number of the round and the number of rounds.
     """
     spent: dict[str, list[float]] = {name: [] for name in engines}
     for number, name in enumerate(turns(list(engines), ROUNDS)):
@@ -40,16 +40,16 @@ def take_turns(
 
 
 def turns(engines: Sequence[str], rounds: int) -> Iterator[str]:
-    """Who runs when: everybody once a round, every round begun by the next, so that nobody always follows the same."""
+    """Yield engines once per round, each round beginning with the next one, so that their order varies."""
     for index in range(rounds if engines else 0):
         first = index % len(engines)
         yield from (*engines[first:], *engines[:first])
 
 
 def turn(run: Callable[[], Answer], seconds: float, least: int = 1) -> tuple[list[float], Answer]:
-    """Run for so long and at least so often: the times in seconds, and the last answer.
+    """Run for ``seconds`` and at least ``least`` times; return the times in seconds and the last answer.
 
-    The first run, which finds the caches as others left them, does not count.
+    The first run, which finds other engines' data in the caches, is not counted.
     """
     answer, clock = run(), time.perf_counter
     times: list[float] = []
@@ -62,7 +62,7 @@ def turn(run: Callable[[], Answer], seconds: float, least: int = 1) -> tuple[lis
 
 
 def summary(times: Sequence[float]) -> Times:
-    """The figures of at least one time."""
+    """Return the statistics of at least one time."""
     ordered = sorted(times)
     ranks = (math.ceil(len(ordered) * share) - 1 for share in (0.5, 0.99))
     median, p99 = (ordered[rank] for rank in ranks)
@@ -70,7 +70,7 @@ def summary(times: Sequence[float]) -> Times:
 
 
 def fastest_kernels(profiles: Sequence[Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
-    """The kernels of several profiled runs, each with the least of its times."""
+    """Return the kernels of several profiled runs, each with its least time."""
     return [
         {**each, "time_us": min(profile[place]["time_us"] for profile in profiles)}
         for place, each in enumerate(profiles[0])

@@ -1,6 +1,6 @@
-"""What operators mean: one class a family member, registered by the PNNX types it serves.
+"""Definitions of operators: one class per operator, registered for its PNNX types.
 
-definition is what a layer is, operands what layers ask of theirs; every other folder is a family. Importing the package
+``definition`` and ``operands`` hold what all layers share; every other folder is a family. Importing the package
 registers every layer. To add an operator, see CONTRIBUTING.md.
 """
 

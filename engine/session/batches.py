@@ -31,7 +31,7 @@ class Batches:
 
     @property
     def batching(self) -> Batching:
-        """How batches other than the exported one run; determined on first use, from the graph."""
+        """Method of running batches other than the exported one; determined on first use."""
         with self._lock:
             if self._batching is None:
                 self._batching = decide(self._graph)

@@ -89,7 +89,7 @@ class Session:
 
     @property
     def batching(self) -> Batching:
-        """How batches other than the exported one run; determined on first use, from the graph."""
+        """Method of running batches other than the exported one; determined on first use."""
         return self._batches.batching
 
     @property

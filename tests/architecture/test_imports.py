@@ -1,4 +1,4 @@
-"""Who may import whom: rooms only import downwards, and some libraries have one door."""
+"""Allowed imports: packages only import downwards, and some libraries are imported in one place only."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def is_type_checking(node: ast.AST) -> bool:
 
 
 def statements(node: ast.AST) -> Iterator[ast.AST]:
-    """All nodes that can run; imports for the type checker alone do not count."""
+    """Yield all nodes that can run; imports for the type checker alone are skipped."""
     yield node
     for child in ast.iter_child_nodes(node):
         if not is_type_checking(child):
@@ -210,7 +210,7 @@ def imported(path: Path) -> tuple[str, ...]:
         if isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
-            # `from engine import pnnx` imports the room engine.pnnx.
+            # `from engine import pnnx` imports the package engine.pnnx.
             names += [f"{node.module}.{alias.name}" for alias in node.names]
     return tuple(names)
 

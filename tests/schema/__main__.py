@@ -67,7 +67,7 @@ def _address(server: subprocess.Popen[str]) -> str:
 
 
 def run(url: str, header: str | None, examples: int, seed: int | None) -> bool:
-    """Whether a server keeps to its document; what the tool keeps for another time goes with its folder."""
+    """Run the schema tool and return whether the server keeps to its document; the tool's files go with its folder."""
     command = [str(Path(sys.executable).with_name("schemathesis"))]
     command += ["--config-file", str(_HERE / "schemathesis.toml"), "run", f"{url}/openapi.json"]
     command += ["--phases", "examples,coverage,fuzzing", "--max-examples", str(examples), "--continue-on-failure"]

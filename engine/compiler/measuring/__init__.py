@@ -1,1 +1,1 @@
-"""Rates of processors: a table by micro-architecture (machines), a measurement on request (bench), cost models."""
+"""Rates of processors: a table by micro-architecture (machines), measurement on request (bench), cost models."""

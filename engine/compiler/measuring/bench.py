@@ -1,4 +1,4 @@
-"""Measuring a machine, in some tenths of a second: each rate by a probe, in rounds of which the best counts."""
+"""Measurement of a machine in a few tenths of a second: one probe per rate, the best of several rounds."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from engine.compiler.measuring.timing import Probe, slowest_of, written
 from engine.memory.resources import available_cores, free_memory_bytes
 from engine.tensor import Array
 
-# Seconds of each measurement in every round; its turns take half a millisecond, and the fastest counts.
+# Seconds of each measurement in every round; a turn takes half a millisecond, and the fastest counts.
 _SECONDS: Final = 0.005
-# What disturbs one round is over in the next.
+# A disturbance rarely lasts longer than one round.
 _ROUNDS: Final = 3
-# What is walked through for the last level, where it is as large, and for memory; of that, a part at a time.
+# Bytes read to measure the last level (at most half of it) and memory; memory is read in parts.
 _LAST_BYTES: Final = 8 << 20
 _PARTS: Final = 16
 _MEMORY_BYTES: Final = (32 << 20, 128 << 20)
-# The share of free memory that measuring may take, and the most threads that measure shared memory.
+# Share of free memory that measuring may take, and the most threads that measure memory at once.
 _FREE_SHARE: Final = 1 / 8
 _MOST_THREADS: Final = 8
 
@@ -36,7 +36,7 @@ def measure(host: Host, caches: Caches | None = None, seconds: float = _SECONDS)
         seconds: for each number, in each round.
 
     Raises:
-        CompileError: there is no generator for this processor, or no memory to measure.
+        CompileError: the processor is not supported, or there is not enough memory.
     """
     caches = caches or find_caches()
     threads = min(available_cores(), _MOST_THREADS)
@@ -45,17 +45,17 @@ def measure(host: Host, caches: Caches | None = None, seconds: float = _SECONDS)
     for _ in range(_ROUNDS):
         for name in best:
             best[name] = max(best[name], bench.rates[name](seconds))
-    best["memory"] = max(best["memory"], best["memory_shared"])  # a core alone has no less
-    # All together have no less than one alone; who finds less was held up, whether that was noticed or not.
+    best["memory"] = max(best["memory"], best["memory_shared"])  # one core alone gets at least as much
+    # All cores together get at least as much as one alone; a smaller figure was disturbed.
     best["memory_shared"] = max(best["memory_shared"], best["memory"] / threads)
     return Rates(caches=caches, threads=threads, fetched=(), stranded=(), **best)
 
 
 class _Bench:
-    """What is run for each rate, and the memory it works on.
+    """Probes for each rate, and the memory they work on.
 
     Attributes:
-        rates: by name, measured for so many seconds.
+        rates: by name, functions that measure for a number of seconds.
     """
 
     def __init__(self, host: Host, caches: Caches, threads: int) -> None:
@@ -78,26 +78,26 @@ class _Bench:
         return Probe(name, text, host or self._host)
 
     def _computed(self, name: str, text: str, amount: int) -> Callable[[float], float]:
-        """What is done on registers, or a few numbers, so many times a turn."""
-        # Numbers whose products can be added up for ever: they stay what they are, or end far from infinity.
+        """Return a probe that repeats an operation on registers or a few numbers ``amount`` times per turn."""
+        # Products of 0.5 can be accumulated forever: the sums stop changing long before infinity.
         probe, halves = self._probe(name, text), np.full(4 * probes.REPEATS, 0.5, np.float32)
         return lambda seconds: amount * probe.turns_a_second(halves, seconds)
 
     def _read(self, size: int) -> Callable[[float], float]:
-        """The same bytes, again and again."""
+        """Return a probe that reads the same bytes again and again."""
         size = min(size, self._memory.nbytes)
         probe, memory = self._probe("read", probes.walk("read", size, self._host)), self._memory[: size // 4]
         return lambda seconds: size * probe.turns_a_second(memory, seconds)
 
     def _walked(self, size: int, rate: Callable[[Probe, Sequence[Array], float], float]) -> Callable[[float], float]:
-        """All of the memory, so many bytes at a time."""
+        """Return a probe that reads all of the memory, ``size`` bytes at a time."""
         probe, floats = self._probe("read", probes.walk("read", size, self._host)), size // 4
         parts = [self._memory[at : at + floats] for at in range(0, self._memory.size - floats + 1, floats)]
         return lambda seconds: size * rate(probe, parts, seconds)
 
 
 def _whole(size: int) -> int:
-    """A multiple of what a walk takes at a time."""
+    """Round down to a multiple of what a walk reads at a time."""
     return max(1 << 17, size - size % (1 << 16))
 
 

@@ -1,4 +1,4 @@
-"""The caches of a core, as the system tells of them."""
+"""Cache sizes of a core, as the operating system reports them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LARGEST: Final = 16 << 30
 
 @dataclass(frozen=True, slots=True)
 class Caches:
-    """Sizes in bytes, 0 where nothing is known or there is no such level: of a line, of the first level, and so on."""
+    """Sizes in bytes of a cache line and of each level; 0 where unknown or absent."""
 
     line: int = 0
     first: int = 0
@@ -23,7 +23,7 @@ class Caches:
 
 
 def find_caches(root: Path = ROOT) -> Caches:
-    """What there is for data."""
+    """Return the sizes of the data caches."""
     levels: dict[int, int] = {}
     line = 0
     for place in sorted(root.glob("index[0-9]*")):
@@ -42,7 +42,7 @@ def _text(path: Path) -> str:
 
 
 def _number(text: str) -> int:
-    """A size as the system writes it, 0 where it is none."""
+    """Parse a size as the system writes it; 0 if it is not one."""
     digits, unit = (text[:-1], _UNITS[text[-1]]) if text[-1:] in _UNITS else (text, 1)
     if not (digits.isascii() and digits.isdigit() and len(digits) < 12):
         return 0

@@ -1,4 +1,4 @@
-"""This machine as plain data: what was measured, and what the models of cost make of it."""
+"""Description of this machine as plain data: the measured rates, and the parameters of the cost models."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from engine.compiler.measuring.record import host_by, rates_of
 
 
 def describe(place: Path | None, *, again: bool) -> dict[str, Any]:
-    """What JSON can hold.
+    """Return JSON-compatible data.
 
     Args:
-        place: folder where it is kept; None for nowhere.
-        again: measure and keep it, whatever is known.
+        place: folder of the calibration; None for none.
+        again: measure anew and store the result.
 
     Raises:
-        CompileError: there is no generator for this processor, or no memory to measure.
+        CompileError: the processor is not supported, or there is not enough memory.
     """
     kind = detect()
     rates = rates_of(kind, place, again=again)

@@ -1,7 +1,7 @@
-"""The host that measured rates describe: what the models of cost ask of it, in the time of one product.
+"""Conversion of measured rates to the parameters of the cost models, in units of the time of one product.
 
-Rates differ a little from one measurement to the next, and choices must not: every number is brought to the nearest of
-a few steps, each of which is twice the one below.
+Rates vary slightly from one measurement to the next, and kernel choices must not: every parameter is rounded to the
+nearest power of two times a reference value.
 """
 
 from __future__ import annotations
@@ -14,34 +14,34 @@ from typing import Final
 from engine.compiler.codegen.host import Host, Memory
 from engine.compiler.measuring.rates import DISTANCES, STRANDS, Rates
 
-# What a byte of the last level may cost without being felt: kernels fetch ahead, and compute meanwhile.
+# Cost of a byte of the last level that is hidden, because kernels prefetch and compute meanwhile.
 _HIDDEN: Final = 0.04
-# What of it is felt where it costs more.
+# Share of the cost beyond that which slows a kernel down.
 _FELT: Final = 0.5
-# What a byte from memory usually takes, in the time of one product.
+# Usual cost of a byte from memory, in the time of one product.
 _USUAL: Final = 0.12
-# What is felt of a byte from memory where it is read as it comes, and where it is fetched in time.
+# Share of the cost of a byte from memory that slows a kernel down: without prefetching, and with it.
 _UNFORESEEN: Final = 5 / 12
 _FETCHED: Final = 1 / 8
-# Reading in several places is begun only for what is so much faster.
+# Reading several streams must be faster by this factor to be used.
 _CLEARLY: Final = 1.05
-# What fetching further ahead may cost, at most: it leaves more time to whatever else a kernel waits for.
+# A longer prefetch distance may have this share of the best rate: it hides other latencies, too.
 _AS_FAST: Final = 0.95
-# Numbers are repeated by what loads them, which whoever shares the core uses too: they are held up by so much more than
-# products are. Zen 3 (0.92 to 1.0 for each product) was seen at 0.70; no core is seen to do twice what it can.
+# Broadcasts use the load units, which a second hardware thread uses, too: they slow down by this much more than
+# products do. Zen 3 (0.92 to 1.0 per product) was measured at 0.70; no core was measured at twice its true rate.
 _HELD_UP: Final = 1.2
-# No core of x86 with fused products begins fewer loads than products, whatever held them up; of Arm's some do.
+# All x86 cores with fused multiply-add start at least as many loads as products a cycle; some Arm cores do not.
 _LEAST_REPEATS: Final = 0.5
 _LEAST_REPEATS_X86: Final = 1.0
-# A chunk computes for so long at least.
+# Least computing time of a chunk.
 _CHUNK_S: Final = 4.3e-6
 
 
 def judge(host: Host, rates: Rates) -> Host:
-    """A host as it was measured.
+    """Return a host with the parameters that measured rates give.
 
     Args:
-        host: what is known of its kind; what was not measured stays.
+        host: supplies what was not measured.
     """
     caches, known = rates.caches, host.memory
     last = _cost(rates, rates.last, 0.04)
@@ -58,7 +58,7 @@ def judge(host: Host, rates: Rates) -> Host:
             last_bytes=caches.last or caches.second or known.last_bytes,
             ahead_bytes=_ahead(rates.fetched, _AS_FAST) or known.ahead_bytes,
             streams=_streams(rates),
-            # Whoever reads in several places does nothing else that would want more time.
+            # A kernel that reads several streams has no other latency to hide.
             stream_ahead_bytes=_ahead(rates.stranded, 1.0) or known.stream_ahead_bytes,
             repeat_cost=_felt(_cost(rates, rates.second, 0.03)),
             stream_cost=_felt(last),
@@ -75,7 +75,7 @@ def _least_repeats(host: Host) -> float:
 
 
 def _ahead(fetched: Sequence[float], share: float) -> int | None:
-    """How far ahead weights are fetched: the furthest with such a share of the best rate; None if that is not known."""
+    """Return the longest prefetch distance with this share of the best rate; None without measurements."""
     if not fetched:
         return None
     least = share * max(fetched)
@@ -83,12 +83,12 @@ def _ahead(fetched: Sequence[float], share: float) -> int | None:
 
 
 def _streams(rates: Rates) -> int:
-    """In how many places weights that are used once are read in turns."""
+    """Return the number of places at which weights that are used once are read in turn."""
     return STRANDS if max(rates.stranded, default=0.0) > _CLEARLY * max(rates.fetched, default=0.0) else 1
 
 
 def _cost(rates: Rates, bytes_a_second: float, near: float) -> float:
-    """What a byte takes, in the time of one product."""
+    """Return the cost of a byte, in the time of one product."""
     return _bounded(_step(rates.products / bytes_a_second, near), 1e-3, 10.0)
 
 
@@ -97,7 +97,7 @@ def _felt(cost: float) -> float:
 
 
 def _step(value: float, near: float) -> float:
-    """The nearest of the steps, of which one is ``near``."""
+    """Return the power of two times ``near`` that is nearest to a value."""
     return near * 2.0 ** round(math.log2(value / near))
 
 

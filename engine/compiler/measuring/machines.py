@@ -1,7 +1,7 @@
-"""Measured rates of processors by micro-architecture: kernels are chosen by them on a machine without a calibration.
+"""Rates of processors by micro-architecture, which select kernels on a machine without a calibration.
 
-Zen 3 to 5, Emerald Rapids and Granite Rapids were measured (98, 117, 270, 178 and 243 GFLOP/s of a core); the others
-are as their makers say. A processor that is not listed has what is usual of its level (``codegen.host.describe``).
+Zen 3 to 5, Emerald Rapids and Granite Rapids were measured (98, 117, 270, 178 and 243 GFLOP/s per core); the others
+are from vendor data. An unlisted processor gets the defaults of its level (``codegen.host.describe``).
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ RATES: Final[dict[str, tuple[str, Rates]]] = {
         second=60, last=30, memory=20, memory_shared=15,
     )),
 }  # fmt: skip
-"""Micro-architecture -> the level of the code that its rates are of, and the rates."""
+"""Micro-architecture -> the level of the code that the rates are for, and the rates."""
 
 # Family and models of Linux's /proc/cpuinfo; Sapphire Rapids has Emerald Rapids' cores and caches.
 _AMD: Final = {25: {**dict.fromkeys((*range(0x10), *range(0x20, 0x60)), "Zen 3"),

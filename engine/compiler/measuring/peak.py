@@ -1,6 +1,6 @@
-"""What a core can do at most: fused multiply-adds on registers, measured.
+"""Measured peak of a core: fused multiply-adds on registers.
 
-The share of this that a kernel reaches says how well it is written, whatever the processor and its clock.
+The share of this that a kernel reaches shows how efficient it is, independent of the processor and its clock.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from engine.compiler.measuring.timing import Probe
 
 
 def measure_peak(seconds: float = 0.2, host: Host | None = None) -> float:
-    """Floating-point operations a second of one core, the most of many short turns.
+    """Return the peak floating-point operations per second of one core, the best of many short turns.
 
     Args:
         seconds: how long to measure.
         host: the processor to generate for; None for this one.
 
     Raises:
-        CompileError: there is no generator for this processor.
+        CompileError: the processor is not supported.
     """
     host = host or detect()
     return 2 * host.lanes * products_a_second(host, seconds)
 
 
 def products_a_second(host: Host, seconds: float) -> float:
-    """Products of two vectors on registers, none of which waits for another."""
+    """Return the rate of independent products of two vectors on registers."""
     count = probes.chains(host)
     probe = Probe("peak", probes.peak(host, count), host)
     return count * probe.turns_a_second(np.full((count + 2) * host.lanes, 0.5, np.float32), seconds)

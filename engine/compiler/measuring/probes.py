@@ -1,9 +1,9 @@
-"""Small functions whose time says one thing about a core each: IR, made for a host.
+"""Probes: small functions in IR, each of which measures one property of a core.
 
-peak(values, turns)     products on registers that wait for nothing
-chain(values, turns)    products each of which waits for the one before
-repeats(values, turns)  numbers from the first-level cache, repeated in all lanes
-read, copy              walk(values, turns) through so many bytes
+peak(values, turns)     independent products on registers
+chain(values, turns)    products that each depend on the previous one
+repeats(values, turns)  numbers from the first-level cache, broadcast to all lanes
+read, copy              walk(values, turns) through a number of bytes
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Function, Module, Value, constant, lanes_of, vector
 
 CHAIN: Final = 16
-"""Products of the chain, one after another in each turn."""
+"""Dependent products in each turn."""
 REPEATS: Final = 1024
-"""Numbers repeated in each turn."""
-# Vectors walked side by side: sums that do not wait for one another.
+"""Numbers broadcast in each turn."""
+# Vectors processed together, with independent sums.
 _AT_ONCE: Final = 8
 
 
 def chains(host: Host) -> int:
-    """Sums that do not wait for one another: more than a core has in flight, and all in registers."""
+    """Return a number of independent sums that exceeds the products in flight and fits in registers."""
     return host.registers - 4
 
 
 def peak(host: Host, count: int) -> str:
-    """``peak(values, turns)``: 0.25 is added to each of so many sums, as 0.5 * 0.5, until none changes any more.
+    """Write ``peak(values, turns)``, which adds 0.25, as 0.5 * 0.5, to each of ``count`` sums until they stop changing.
 
-    It is what kernels do: products are added to what a register holds, where it is.
+    Kernels do the same: they add products to a register in place.
     """
     return _products("peak", host, count, 1)
 
 
 def chain(host: Host) -> str:
-    """``chain(values, turns)``: one sum, CHAIN times a turn."""
+    """Write ``chain(values, turns)``, which adds to one sum CHAIN times per turn."""
     return _products("chain", host, 1, CHAIN)
 
 
@@ -61,9 +61,9 @@ def _products(name: str, host: Host, count: int, times: int) -> str:
 
 
 def repeats(host: Host) -> str:
-    """``repeats(values, turns)``: REPEATS numbers a turn are put in all lanes of a vector each.
+    """Write ``repeats(values, turns)``, which broadcasts REPEATS numbers per turn to all lanes of a vector.
 
-    What comes of them is joined bit by bit, which every core does as often a cycle as it loads.
+    The results are combined by xor, which every core executes at least as often per cycle as loads.
     """
     module = Module()
     f = module.function("repeats", [("ptr", "values"), ("i64", "turns")])
@@ -87,7 +87,7 @@ def _joined(f: Function, total: Value, address: Value) -> Value:
 
 
 def walk(name: str, size: int, host: Host) -> str:
-    """``read(memory, turns)`` or ``copy``: sums up so many bytes, or copies their second half over the first."""
+    """Write ``read(memory, turns)``, which sums ``size`` bytes, or ``copy`` of their second half to the first."""
     module = Module()
     f = module.function(name, [("ptr", "memory"), ("i64", "turns")])
     (memory, turns), kind = f.parameters, vector(host.lanes)

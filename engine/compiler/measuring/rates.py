@@ -1,4 +1,4 @@
-"""What is known of a machine that was measured: what a core does in a second, and what memory of each level brings."""
+"""Measured rates of a machine: operations per second of a core, and bytes per second from each level of memory."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from typing import Final
 from engine.compiler.measuring.caches import Caches
 
 NAMES: Final = ("products", "chained", "repeats", "second", "last", "memory", "memory_shared")
-"""The rates of Rates that every machine has."""
+"""Rates that every machine has."""
 DISTANCES: Final = (256, 512, 1024, 2048, 4096)
-"""How far ahead of its use memory is fetched, in bytes."""
+"""Prefetch distances, in bytes."""
 STRANDS: Final = 4
-"""In how many places memory is read in turns."""
+"""Number of places at which memory is read in turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """Rates of one core, a second.
+    """Rates of one core, per second.
 
     Args:
-        caches: as the system tells of them.
-        threads: how many cores measured memory at once for ``memory_shared``.
-        products: of two vectors, on registers, none of which waits for another.
-        chained: of two vectors, each of which waits for the one before.
-        repeats: numbers of the first-level cache that are put in all lanes of a vector.
-        second, last, memory: bytes read from the second-level and the last-level cache, and from memory.
-        memory_shared: bytes from memory where all cores read at once.
-        fetched: bytes from memory by a row times a matrix that fetches DISTANCES ahead; or empty.
-        stranded: the same where every panel of the matrix is read in STRANDS places in turns.
+        caches: sizes that the operating system reports.
+        threads: number of cores that measured ``memory_shared`` at once.
+        products: independent products of two vectors on registers.
+        chained: products of two vectors that each depend on the previous one.
+        repeats: numbers of the first-level cache broadcast to all lanes of a vector.
+        second, last, memory: bytes read from the second-level cache, the last-level cache and memory.
+        memory_shared: bytes read from memory when all cores read at once.
+        fetched: bytes from memory by a row times a matrix, for each prefetch distance in DISTANCES; or empty.
+        stranded: the same when every panel of the matrix is read in STRANDS places in turn.
     """
 
     caches: Caches

@@ -1,4 +1,4 @@
-"""The machine that kernels are chosen for: by its micro-architecture, or as ``pnnx-serve calibrate`` measured it."""
+"""Selection of the host that kernels are chosen for: by micro-architecture or from ``pnnx-serve calibrate``."""
 
 from __future__ import annotations
 
@@ -19,44 +19,44 @@ from engine.compiler.measuring.rates import NAMES, Rates
 from engine.memory.resources import available_cores
 from engine.options import Options
 
-# What no machine does, and what every one does more than: a file that says so was not written by this program.
+# Limits of plausible rates: a file with others was not written by this program.
 _BELIEVABLE: Final = (1e3, 1e15)
 
 
 def this_host(options: Options) -> Host:
-    """Return the machine this process runs on; nothing is measured.
+    """Return the machine this process runs on, without measuring.
 
     Raises:
-        CompileError: a processor there is no generator for.
+        CompileError: the processor is not supported.
     """
     return host_by(options.cache)
 
 
 def host_by(place: Path | None) -> Host:
-    """Return the machine as calibrated, else by its micro-architecture, else as is usual of its level and caches.
+    """Return the machine as calibrated, else by its micro-architecture, else by its level and caches.
 
     Args:
-        place: folder where a calibration is kept; None for nowhere.
+        place: folder of the calibration; None for none.
 
     Raises:
-        CompileError: a processor there is no generator for.
+        CompileError: the processor is not supported.
     """
     host, caches = detect(), find_caches()
     rates, known = _kept(host, place, caches), known_rates(host)
-    if known is not None:  # how far ahead memory is fetched is no part of a calibration
+    if known is not None:  # a calibration does not include prefetch distances
         rates = replace(rates or known, caches=caches, fetched=known.fetched, stranded=known.stranded)
     return _with_caches(host, caches) if rates is None else judge(host, rates)
 
 
 def rates_of(host: Host, place: Path | None, *, again: bool = False) -> Rates:
-    """Return the rates of this machine's calibration, or else measure it, once in a process.
+    """Return the rates of this machine's calibration; without one, measure it once per process.
 
     Args:
-        place: folder where a calibration is kept; None for nowhere.
-        again: measure and keep it, whatever is known.
+        place: folder of the calibration; None for none.
+        again: measure anew and store the result.
 
     Raises:
-        CompileError: there is no memory to measure.
+        CompileError: there is not enough memory to measure.
     """
     caches = find_caches()
     if again:
@@ -68,7 +68,7 @@ def rates_of(host: Host, place: Path | None, *, again: bool = False) -> Rates:
 
 
 def measure(host: Host, caches: Caches) -> Rates:
-    """Measure this machine; imported only here, for starts do without."""
+    """Measure this machine; the import is local because starting a server does not need it."""
     from engine.compiler.measuring import bench
 
     return bench.measure(host, caches)
@@ -93,7 +93,7 @@ def _with_caches(host: Host, caches: Caches) -> Host:
 
 
 def _name(host: Host, caches: Caches) -> str:
-    """Return the name of a machine's note: machines that share a folder and differ have notes of their own."""
+    """Return the key of a machine's note, so that different machines can share a folder."""
     machine = (host.key, cpu_name(), asdict(caches), available_cores())
     return hashlib.sha256(repr(machine).encode()).hexdigest()[:32]
 
@@ -116,5 +116,5 @@ def _rates(found: Mapping[str, Any], caches: Caches) -> Rates:
     numbers = {name: float(found[name]) for name in NAMES}
     least, most = _BELIEVABLE
     if not all(least <= each <= most for each in numbers.values()):
-        raise ValueError("no machine is so slow or so fast")
+        raise ValueError("implausible rate")
     return Rates(caches=caches, threads=int(found["threads"]), fetched=(), stranded=(), **numbers)

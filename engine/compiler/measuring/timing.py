@@ -1,4 +1,4 @@
-"""How fast a probe runs: the fastest of many short turns, on one core or on several at once."""
+"""Timing of probes: the fastest of many short turns, on one core or on several at once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from engine.compiler.codegen.host import Host
 from engine.compiler.runtime.memory import allocate
 from engine.tensor import Array
 
-# Short enough for the system not to come between, long enough for the clock.
+# Short enough to be rarely interrupted, long enough for the clock's resolution.
 _TURN_S: Final = 5e-4
 _RUN: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
 
@@ -37,19 +37,19 @@ class Probe:
         self._turns = 0
 
     def turns_a_second(self, memory: Array, seconds: float) -> float:
-        """The rate of the fastest of many calls.
+        """Return the rate of the fastest of many calls.
 
         Args:
-            memory: what it works on; float32. The first one also says how many turns the clock can tell.
+            memory: float32 data for the probe. The first call with it also determines the number of turns per call.
             seconds: how long to measure; at least one call is made.
         """
         self._turns = self._turns or self._enough(memory)
         return self._turns / self._fastest(memory, self._turns, seconds)
 
     def once_a_second(self, parts: Sequence[Array], seconds: float) -> float:
-        """The rate of calls of one turn, each on another part of memory: the median.
+        """Return the median rate of calls of one turn, each on another part of memory.
 
-        Some of them find theirs in a cache still, and some are interrupted.
+        The median ignores parts that are still in a cache, and interruptions.
         """
         return 1 / statistics.median(self._times(parts, 1, seconds, least=len(parts) // 2))
 
@@ -67,7 +67,7 @@ class Probe:
         return times
 
     def _enough(self, memory: Array) -> int:
-        """So many turns that the clock can tell; calling them warms what is to be measured."""
+        """Return a number of turns long enough to time; the calls also warm the caches."""
         turns = 1
         while True:
             took = self._fastest(memory, turns, 0)
@@ -77,7 +77,7 @@ class Probe:
 
 
 def slowest_of(probe: Probe, memories: Sequence[Array], seconds: float) -> float:
-    """Turns a second of the slowest of some threads that run a probe at once, each on memory of its own."""
+    """Return the rate of the slowest of several threads that run a probe at once, each on its own memory."""
     if len(memories) == 1:
         return probe.turns_a_second(memories[0], seconds)
     with ThreadPoolExecutor(len(memories)) as pool:
@@ -85,7 +85,7 @@ def slowest_of(probe: Probe, memories: Sequence[Array], seconds: float) -> float
 
 
 def written(size: int) -> Array:
-    """Zeros, so many bytes of them, that were written: pages that nobody wrote to are all the same one."""
+    """Return zeroed memory whose pages were written, because untouched pages all map to the same zero page."""
     memory = allocate(size).view(np.float32)
     memory[:: mmap.PAGESIZE // 4] = 0
     return memory

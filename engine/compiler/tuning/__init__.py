@@ -1,1 +1,1 @@
-"""Kernels that were measured against each other on this machine: tuner (what is remembered), stopwatch (how)."""
+"""Kernel tuning by measurement on this machine: tuner (selection and stored results), stopwatch (timing)."""

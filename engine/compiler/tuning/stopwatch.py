@@ -1,4 +1,4 @@
-"""What kernels take, one beside the other: the least of many runs, each from caches as a network leaves them."""
+"""Timing of kernels in turn: the least of many runs, each with caches in the state that a network leaves them in."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from engine.errors import CompileError
 from engine.tensor import Array
 
 _ROUNDS: Final = 9
-# The share of the last-level cache up to which weights are still there when a kernel is run again.
+# Weights up to this share of the last-level cache are assumed to stay in it between runs.
 _STAYS: Final = 1 / 2
 _LONGEST_WALK: Final = 128 << 20
 _RUN: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
 
 
 class Stopwatch:
-    """Measures kernels in turns.
+    """Timer of kernels that are run in turn.
 
     Args:
-        weights_bytes: of the network they are part of: before each run so much is read that what the other layers
-            would have driven out of the caches is gone.
+        weights_bytes: of the network the kernels are part of. Before each run enough memory is read to evict what the
+            network's other layers would have evicted.
     """
 
     def __init__(self, host: Host, weights_bytes: int) -> None:
@@ -42,10 +42,10 @@ class Stopwatch:
         self._others = written(min(2 * (memory.last_bytes if is_far else memory.second_bytes), _LONGEST_WALK))
 
     def times(self, steps: Sequence[KernelStep]) -> list[float]:
-        """Seconds of processor time of each; infinite where there is no code.
+        """Return the processor time of each kernel in seconds; infinity if it cannot be compiled.
 
         Raises:
-            RunCancelledError: nobody wants it any more.
+            RunCancelledError: the compilation was cancelled.
         """
         runs = [self._made(step) for step in steps]
         best = [float("inf")] * len(runs)
@@ -60,7 +60,7 @@ class Stopwatch:
         return best
 
     def _made(self, step: KernelStep) -> Callable[[], None] | None:
-        """What runs all chunks of a step on memory of its own."""
+        """Return a function that runs all chunks of a step on its own memory; None if it cannot be compiled."""
         kernel, module = step.kernel, Module()
         try:
             kernel.write(module)
@@ -83,7 +83,7 @@ class Stopwatch:
 
 
 def _memory_of(storage: Storage) -> Array:
-    """What a constant holds; elsewhere numbers that are neither zero nor strange."""
+    """Return memory with a constant's data, or filled with ordinary numbers."""
     block = allocate(max(storage.bytes, 1))
     if storage.data is not None:
         block[: storage.bytes] = storage.data.view(np.uint8)

@@ -1,8 +1,8 @@
-"""Kernels chosen by what they took on this machine, where that was measured.
+"""Selection of kernels by measured time.
 
-A model of cost knows a core by a handful of rates; where it ranks candidates that are near each other it may be wrong.
-``--tune`` runs the three best of each kernel and keeps which of them won, as a note beside the cache, by the kernel's
-geometry and the host. Every later compile reads it, of whatever network.
+A cost model knows a core by a few rates, so it may misjudge candidates that are close to each other. ``--tune`` runs
+the three best candidates of each kernel and stores the fastest as a note beside the cache, by the kernel's geometry and
+the host. Every later compilation of any network reads it.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from engine.compiler.lowering.selection import CANDIDATES, K
 from engine.compiler.lowering.steps import KernelStep
 from engine.compiler.tuning.stopwatch import Stopwatch
 
-# What another than the model's choice must save: less is noise.
+# Least saving for which another kernel replaces the model's choice; less is noise.
 LEAST_SAVED: Final = 0.03
-# Fields in which candidates for one geometry differ.
+# Fields in which candidates for the same geometry differ.
 _CHOSEN: Final = ("tile", "filtering", "blocking", "tile_rows", "vectors")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What was found out of a kernel.
+    """Result of measuring the candidates of a kernel.
 
     Args:
-        kernel: the fastest, as ``spelled`` has it, and what it took.
-        first: the model's choice, and what that took.
+        kernel, time_us: the fastest, formatted by ``spelled``, and its time.
+        first, first_us: the model's choice and its time.
     """
 
     kernel: str
@@ -45,14 +45,14 @@ class Verdict:
 
 
 class Tuner:
-    """Chooses kernels for a compile; one thread at a time.
+    """Kernel selector for a compilation; not thread-safe.
 
     Args:
-        place: folder of the notes; None where there is none.
-        stopwatch: measures what is not known to this tuner yet; None for reading what is known alone.
+        place: folder of the notes; None for none.
+        stopwatch: measures kernels that this tuner has not measured yet; None to use only stored results.
 
     Attributes:
-        told: by operator what was measured of its kernel, in this compile or before.
+        told: measured results by operator, from this compilation or earlier ones.
     """
 
     def __init__(self, place: Path | None, host: Host, stopwatch: Stopwatch | None = None) -> None:
@@ -63,7 +63,7 @@ class Tuner:
         self._known: dict[str, Verdict | None] = {}
 
     def __call__(self, operator: str, candidates: Iterator[K], step_of: Callable[[K], KernelStep]) -> KernelStep:
-        """The step of the kernel that was found to be fastest; of the first of the candidates where nothing was."""
+        """Return the step of the kernel measured to be fastest, or of the first candidate without a measurement."""
         return step_of(self._chosen(operator, candidates, step_of))
 
     def _chosen(self, operator: str, candidates: Iterator[K], step_of: Callable[[K], KernelStep]) -> K:
@@ -81,7 +81,7 @@ class Tuner:
                 write_note(self._place, key, json.dumps(asdict(verdict)).encode())
         assert verdict is not None
         found = next((each for each in kernels if spelled(each) == verdict.kernel), None)
-        if found is None:  # of another generator, which offered others
+        if found is None:  # stored by another version, which had other candidates
             return first
         self.told[operator] = asdict(verdict)
         return found
@@ -110,17 +110,17 @@ def _judge(kernels: Sequence[Kernel], times: Sequence[float]) -> Verdict:
 
 
 def shared_out(chunks: int) -> float:
-    """What threads that have nothing left to do cost, over the numbers of threads that kernels are run by."""
+    """Return the cost of idle threads, as a factor averaged over the usual numbers of threads."""
     return sum(part * threads * -(-chunks // threads) / chunks for threads, part in THREADS)
 
 
 def geometry(kernel: Kernel) -> str:
-    """What candidates for one result have in common; the kind is that of the model's choice."""
+    """Return the fields that all candidates for a result share, and the kind of the model's choice."""
     given = ((each.name, getattr(kernel, each.name)) for each in fields(kernel))
     return f"{kernel.kind} {[pair for pair in given if pair[0] not in (*_CHOSEN, 'host')]}"
 
 
 def spelled(kernel: Kernel) -> str:
-    """In what it differs from others for the same result."""
+    """Return the fields that distinguish a kernel from other candidates for the same result."""
     chosen = [each.name for each in fields(kernel) if each.name in _CHOSEN]
     return " ".join([kernel.kind, *(f"{name}={getattr(kernel, name)}" for name in chosen)])

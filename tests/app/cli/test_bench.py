@@ -105,8 +105,8 @@ def fail(_: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
 @pytest.mark.parametrize(
     ("run", "message"),
     [
-        (lambda inputs: [right(inputs)[0] + 1], "another answer: it differs by 1.0e-01 of the largest magnitude"),
-        (lambda inputs: right(inputs) * 2, "another answer: it differs by inf of the largest magnitude"),
+        (lambda inputs: [right(inputs)[0] + 1], "wrong answer: it differs by 1.0e-01 of the largest magnitude"),
+        (lambda inputs: right(inputs) * 2, "wrong answer: it differs by inf of the largest magnitude"),
         (fail, "cannot run it: RuntimeError: no kernel"),
     ],
 )
@@ -128,7 +128,7 @@ def test_an_engine_without_a_file_is_told_which_one_it_needs(
     status, _, error = measured("linear", "--against", "onnxruntime", capsys=capsys)
     assert status == 1
     assert re.fullmatch(
-        r"onnxruntime: no file '.*/model\.onnx', expected the same network for it \(--onnx FILE\)\n", error
+        r"onnxruntime: no file '.*/model\.onnx', expected the same network in its format \(--onnx FILE\)\n", error
     )
 
 

@@ -1,4 +1,4 @@
-"""How far an answer is from another one."""
+"""Error measure between two answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may take part."""
+"""Admission of engines to a contest."""
 
 from __future__ import annotations
 

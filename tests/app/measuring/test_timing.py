@@ -1,4 +1,4 @@
-"""Turns of engines, and what their times amount to. Times themselves are nobody's claim."""
+"""Order of engines and summary of their times; absolute times are not tested."""
 
 from __future__ import annotations
 

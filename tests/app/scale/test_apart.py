@@ -1,4 +1,4 @@
-"""Whoever has one machine pays nothing for many: no dependency, no import, no line of the first page."""
+"""A single machine pays nothing for the scale extra: no dependency, no import, no line of the first page."""
 
 from __future__ import annotations
 

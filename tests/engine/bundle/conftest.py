@@ -1,4 +1,4 @@
-"""A bundle, made once; every test gets a copy to spoil."""
+"""A bundle, written once; every test gets a copy it may damage."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.engine.compiler.cache.keeping import convolution
 
 @pytest.fixture(scope="session")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Of a convolution, for batches of one and of two."""
+    """Yield a bundle of a convolution, for batches of one and of two."""
     folder = tmp_path_factory.mktemp("bundles") / "net.bundle"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(writing, "is_unchanged", lambda: True)
@@ -39,7 +39,7 @@ def manifest(folder: Path) -> Manifest:
 
 
 def restate(folder: Path, change: Callable[[Manifest], Manifest] | None = None, **changed: Any) -> None:
-    """Write the manifest again, true of the files as they are: what somebody can do who means it."""
+    """Write a valid manifest for the files as they are, as an attacker can."""
     known = manifest(folder)
     files = {name: StatedFile((folder / name).stat().st_size, hash_file(folder / name)) for name in known.files}
     known = replace(known, files=files, **changed)

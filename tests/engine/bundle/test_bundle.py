@@ -1,4 +1,4 @@
-"""A bundle answers as its model does, without a compiler; one that is not what it was is refused."""
+"""A bundle answers as its model does, without a compiler; an altered one is rejected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A bundle in an OCI image layout is what the image specification 1.1 says, and the same bundle when it is pulled."""
+"""A bundle in an OCI image layout conforms to image specification 1.1, and pulling it restores the bundle."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def layout(folder: Path, tag: str, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def blob(folder: Path, descriptor: dict[str, Any]) -> bytes:
-    """What a descriptor means, if it is what it says."""
+    """Return the blob of a descriptor after checking size and digest."""
     algorithm, _, digest = descriptor["digest"].partition(":")
     content = (folder / "blobs" / algorithm / digest).read_bytes()
     assert (hashlib.new(algorithm, content).hexdigest(), len(content)) == (digest, descriptor["size"])

@@ -1,1 +1,1 @@
-"""Kernels that go through a sequence step by step: blocking and packing, cells, an inner function, the recurrence."""
+"""Recurrent kernels: blocking and packing, cells, the inner function of a step, the loop over steps."""

@@ -1,8 +1,8 @@
-"""The input's product, some steps ahead of the recurrence and between its products.
+"""Input projection computed a few steps ahead of the recurrence, between its products.
 
-With one row a batch a recurrence waits for its weights: each is read for one product. Products that wait for nothing
-fit in between: those of the steps after the next ones, whose weights serve several steps at once. What they give lies
-in a ring of two blocks of steps, of which the recurrence reads one while the other is written.
+For a batch of one row a recurrence is bound by loading its weights: each is used for one product. Independent products
+fit in between: the input projection of later steps, whose weights serve several steps at once. The results are stored
+in a ring of two blocks of steps; the recurrence reads one block while the other is written.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from engine.compiler.codegen.ir import Function, Index, Module, Value, vector
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """How the product is cut: a job is some vectors of gates for all steps of a block, summed over a part of the input.
+    """Blocking of the input projection. A job adds part of the input to some vectors of gates for all steps of a block.
 
     Args:
         width: of the input.
@@ -31,22 +31,22 @@ class Ahead:
 
     @property
     def parts(self) -> int:
-        """Jobs that are summed up."""
+        """Number of jobs whose results are summed."""
         return self.width // self.depth
 
     @property
     def pitch(self) -> int:
-        """Floats of a step of the input, as it is copied together."""
+        """Floats of a step in the packed copy of the input."""
         return -(-self.width // LINE) * LINE
 
 
-# Floats that steps are kept apart by a multiple of.
+# The distance of steps is a multiple of this many floats.
 LINE = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job while it is written into a function.
+    """Code of a job, written into a function.
 
     Args:
         lanes: of a vector.
@@ -63,11 +63,11 @@ class Job:
     result: Value
 
     def begin(self) -> list[Value]:
-        """The sums so far, step by step."""
+        """Load the partial sums, step by step."""
         return [self.f.load(vector(self.lanes), place) for place in self._places()]
 
     def multiply(self, index: Index, offset: int, sums: Sequence[Value]) -> list[Value]:
-        """The sums with one more input value of every step, the one at ``index + offset``, times its weights."""
+        """Add the input value at ``index + offset`` of every step times its weights; return the new sums."""
         f, vectors = self.f, self.ahead.vectors
         row = f.at(f.at(self.weights, f.mul(index, vectors * self.lanes)), offset * vectors * self.lanes)
         weights = [f.load(vector(self.lanes), f.at(row, k * self.lanes)) for k in range(vectors)]
@@ -92,7 +92,7 @@ class Job:
 
 
 def emit_job(module: Module, name: str, ahead: Ahead, lanes: int, pitch: int) -> str:
-    """Write a function that does a job by itself: addresses of input, weights and result; its name."""
+    """Write a function that does a single job, given the addresses of input, weights and result; return its name."""
     f = module.inner(name, [("ptr", each) for each in ("input", "weights", "result")])
     job = Job(f, ahead, lanes, pitch, *f.parameters)
     unroll = next(each for each in (4, 2, 1) if ahead.depth % each == 0)

@@ -1,4 +1,4 @@
-"""The code of a recurrence that makes the input's part of its gates itself, block by block of steps."""
+"""Code of a recurrence that computes its own input projection, block by block of steps."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from engine.compiler.kernels.recurrent.writer import Writer
 
 @dataclass(frozen=True, slots=True)
 class AheadWriter:
-    """Blocks being written.
+    """Writer of the blocks of steps.
 
     Args:
-        busy: the function that does a job beside its panel; ``job`` does one alone.
+        busy: name of the function that computes a panel and a job together.
+        job: name of the function that does a job alone.
     """
 
     writer: Writer
@@ -27,7 +28,7 @@ class AheadWriter:
     job: str
 
     def steps(self) -> None:
-        """The first block's jobs; then block by block the recurrence, and meanwhile the jobs of the next."""
+        """Write the jobs of the first block; then each block's recurrence mixed with the jobs of the next block."""
         f, size = self.writer.f, self.ahead.steps
         self._open(0)
         self._jobs_alone(0, 0)
@@ -63,17 +64,17 @@ class AheadWriter:
 
     @property
     def _calls(self) -> int:
-        """Calls of a step: there is one tile, so as many as panels."""
+        """Calls per step: one per panel, because there is one tile."""
         return len(self.writer.kernel.panels)
 
     @property
     def _jobs(self) -> int:
-        """Jobs of a block of steps."""
+        """Jobs per block of steps."""
         kernel = self.writer.kernel
         return kernel.gate_floats // (self.ahead.vectors * kernel.host.lanes) * self.ahead.parts
 
     def _origin(self, block: Index) -> Index:
-        """The first step of a block; the last one is shifted back to be whole."""
+        """Return the first step of a block; the last block is shifted back to be complete."""
         f, size = self.writer.f, self.ahead.steps
         return f.minimum(f.mul(block, size), self.writer.kernel.steps - size)
 
@@ -84,23 +85,23 @@ class AheadWriter:
         return writer.f.at(writer.ring, writer.f.mul(writer.direction, writer.kernel.ring_floats))
 
     def _half(self, block: Index) -> Value:
-        """Where the gates of a block lie."""
+        """Return the address of a block's gates."""
         f = self.writer.f
         return f.at(self._ring, f.mul(f.divmod(block, 2)[1], self.ahead.steps * self.writer.kernel.gate_floats))
 
     @property
     def _input(self) -> Value:
-        """Where the input under a block is copied together."""
+        """Address of the packed input of the current block."""
         return self.writer.f.at(self._ring, 2 * self.ahead.steps * self.writer.kernel.gate_floats)
 
     @property
     def _weights(self) -> Value:
-        """The bias, then the weights of one job after the other."""
+        """Address of the bias, which is followed by the weights of each job."""
         kernel = self.writer.kernel
         return self.writer.f.at(self.writer.weights, len(kernel.panels) * kernel.panel_floats)
 
     def _open(self, block: Index) -> None:
-        """Copy the input of a block together, once it is there, and begin its gates with the bias."""
+        """Copy the input of a block as soon as it is available, and initialise its gates with the bias."""
         f, kernel, ahead = self.writer.f, self.writer.kernel, self.ahead
         if self.writer.below is not None:
             wait_for(f, self.writer.below, f.add(self._origin(block), ahead.steps))
@@ -114,12 +115,12 @@ class AheadWriter:
             copy_row(f, self._weights, gates, kernel.gate_floats, kernel.host.lanes, pads=False)
 
     def _jobs_alone(self, block: Index, first: int) -> None:
-        """The jobs of a block from some number on."""
+        """Write calls of the jobs of a block from number ``first`` on."""
         with self.writer.f.loop(first, self._jobs) as job:
             self.writer.f.call(self.job, self._places(block, job.index))
 
     def _places(self, block: Index, job: Index) -> list[Value]:
-        """Input, weights and result of a job; those of one result follow each other."""
+        """Return the addresses of input, weights and result of a job; jobs with the same result are consecutive."""
         f, kernel, ahead = self.writer.f, self.writer.kernel, self.ahead
         floats = ahead.vectors * kernel.host.lanes
         result, part = f.divmod(job, ahead.parts)

@@ -1,7 +1,7 @@
-"""The inner function of a recurrence: some rows of a batch times a panel of units, all gates of them, for one step.
+"""Inner function of a recurrence: one step of some rows of a batch times a panel of units with all their gates.
 
-The gates' sums stay in registers: they begin with what the input gives, weights times the state are added, and the
-activations follow at once, while the next panel's weights are already on their way.
+The sums of the gates stay in registers: they begin with the input projection, products of weights and state are added,
+and the activations follow at once while the weights of the next panel are being loaded.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from engine.compiler.kernels.channels import Panel, starts_of, width_of
 from engine.compiler.kernels.recurrent.ahead import Ahead, Job
 from engine.compiler.kernels.recurrent.cells import GATES, CellKind, gru, lstm, plain
 
-# Elements of the state multiplied in one turn of the loop.
+# Elements of the state multiplied per iteration.
 UNROLL = 4
 
 Totals = list[list[Value]]
-"""For every row the sums of its gates, vector by vector of each."""
+"""Sums per row, gate by gate, vector by vector."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockCode:
-    """What an inner function is made of.
+    """Parameters of an inner function.
 
     Args:
         cell: None for a projection: the product alone.
         rows: of the batch.
         panel: vectors (lanes, units) of units.
         taps: elements of the state that are multiplied.
-        splits: parts that each sum is made in.
-        source, target: distance of rows of the input's part and of the sequence that is written.
+        splits: independent partial sums of each sum.
+        source, target: distance of rows of the input projection and of the output sequence.
         pitch: distance of rows of the states.
         writes: whether a sequence is written.
-        ahead: how the input's product is cut, a job of which is done meanwhile; ``ring`` is the distance of its steps.
+        ahead: blocking of the input projection, of which one job is done meanwhile; ``ring`` is its step distance.
     """
 
     name: str
@@ -52,7 +52,7 @@ class BlockCode:
 
     @property
     def gates(self) -> int:
-        """Sums of a unit."""
+        """Number of sums per unit."""
         return 1 if self.cell is None else GATES[self.cell]
 
     @property
@@ -62,11 +62,11 @@ class BlockCode:
 
 
 def emit_block(module: Module, code: BlockCode) -> str:
-    """Write the function; its name.
+    """Write the function and return its name.
 
-    Its arguments: weights; the state that is multiplied; the input's part, the state of these units (c of an LSTM,
-    which is written too) and their new state; where the sequence is written. The last four begin at the panel. Then
-    whether weights are read backward, 0 or 1; and the input, weights and result of the job that is done meanwhile.
+    Arguments: weights; the state to multiply; the input projection, the state of these units (c of an LSTM, which is
+    updated) and their new state; the output sequence. The last four point to the panel. Then 1 to read the weights
+    backward, else 0; and the input, weights and result of the job that is done meanwhile.
     """
     names = ("weights", "state", "source", "own", "following", "target")
     further = ("input", "input_weights", "ring") if code.ahead is not None else ()
@@ -84,7 +84,7 @@ def emit_block(module: Module, code: BlockCode) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _BlockWriter:
-    """A block being written."""
+    """Writer of a block."""
 
     code: BlockCode
     f: Function
@@ -98,7 +98,7 @@ class _BlockWriter:
     backward: Value
 
     def emit(self) -> None:
-        """Beginning, products, activations."""
+        """Write the initial sums, the products and the activations."""
         code, f = self.code, self.f
         head = code.width if code.cell == "gru" else 0
         begun = [self._begin(row) for row in range(code.rows)]
@@ -109,7 +109,7 @@ class _BlockWriter:
                 self._finish(row, k, sums[k::count])
 
     def _begin(self, row: int) -> list[Value]:
-        """What the sums of a row begin with; a GRU's last gate with the bias that is packed before the weights."""
+        """Return the initial sums of a row; a GRU's last gate begins with the bias, packed before the weights."""
         code, f = self.code, self.f
         sums: list[Value] = []
         for gate in range(code.gates):
@@ -121,7 +121,7 @@ class _BlockWriter:
         return sums
 
     def _products(self, weights: Value, begun: Totals) -> Totals:
-        """The sums with weights times state added, from the first element on or, backward, from the last."""
+        """Add weights times state to the sums, from the first element on or, if ``backward`` is set, in reverse."""
         code, f = self.code, self.f
         zeros = [[constant(0.0, each.type) for each in sums] for sums in begun]
         parts = [begun, *[zeros] * (code.splits - 1)]
@@ -142,7 +142,7 @@ class _BlockWriter:
     def _run(
         self, places: list[Value], strides: list[Index], parts: list[Totals], count: int, job: Job | None = None
     ) -> tuple[list[Value], list[Totals]]:
-        """The next ``count`` products of every sum, and as many of a job."""
+        """Write the next ``count`` products of every sum, and as many of a job."""
         f, meanwhile = self.f, [] if job is None else job.begin()
         unroll = max(UNROLL, self.code.splits)
 
@@ -182,7 +182,7 @@ class _BlockWriter:
         return result
 
     def _finish(self, row: int, k: int, gates: list[Value]) -> None:
-        """One vector of units: its new state, from its gates."""
+        """Write the new state of one vector of units from its gates."""
         code, f = self.code, self.f
         first, (_, real) = starts_of(code.panel)[k], code.panel[k]
         at = row * code.pitch + first
@@ -204,14 +204,14 @@ class _BlockWriter:
         return [[self.f.fadd(x, y) for x, y in zip(*rows, strict=True)] for rows in zip(a, b, strict=True)]
 
     def _like(self, parts: Sequence[Totals], values: Sequence[Value]) -> list[Totals]:
-        """Values in the order of ``_flat``."""
+        """Restore the nesting of values that ``_flat`` flattened."""
         size = self.code.gates * len(self.code.panel)
         rows = [list(values[k : k + size]) for k in range(0, len(values), size)]
         return [rows[k : k + self.code.rows] for k in range(0, len(rows), self.code.rows)]
 
 
 def _split(values: Sequence[Value], first: int, second: int) -> tuple[list[Value], list[Value], list[Value]]:
-    """The first values, the next ones, and the rest."""
+    """Return the first values, the next ones, and the rest."""
     return list(values[:first]), list(values[first : first + second]), list(values[first + second :])
 
 
@@ -220,10 +220,10 @@ def _flat(parts: Sequence[Totals]) -> list[Value]:
 
 
 def copy_row(f: Function, source: Value, target: Value, count: int, lanes: int, *, pads: bool) -> None:
-    """Copy ``count`` elements that lie side by side.
+    """Copy ``count`` contiguous elements.
 
     Args:
-        pads: whether the last vector is stored whole, zeros behind the elements.
+        pads: store the last vector completely, with zeros after the elements.
     """
     full, rest = divmod(count, lanes)
     if full:

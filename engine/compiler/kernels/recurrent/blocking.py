@@ -1,4 +1,4 @@
-"""How a step is cut: units whose gates are summed together, and rows of the batch that share their weights."""
+"""Blocking of a step: units whose gates are summed together, and rows of the batch that share their weights."""
 
 from __future__ import annotations
 
@@ -9,24 +9,23 @@ from engine.compiler.kernels.channels import vectors_of
 from engine.compiler.kernels.recurrent.ahead import Ahead
 from engine.ir.dims import hint
 
-# Vectors of units, rows and parts of a sum that are tried.
+# Candidates: vectors of units, rows and partial sums.
 MOST_VECTORS = 8
 MOST_ROWS = 8
 SPLITS = (1, 2, 4)
-# What comes from the second-level cache in a cycle while products are summed, as measured on Zen 4 and Zen 5, and the
-# cycles that a sum waits for its product; and in products of two vectors what a vector of units takes beside its sums.
+# Bytes per cycle from the second-level cache while products are summed, measured on Zen 4 and Zen 5; latency of a
+# product in cycles; and the cost of a vector of units besides its sums, in products of two vectors.
 FAR_BYTES = 32
 LATENCY = 4
 FINISH = 60
-# Threads share a step of which the weights are so many times what the second-level cache holds. It falls into this many
-# groups at most; the weights of one take a part of that cache, for those from far are late again at every beginning.
+# Threads share a step whose weights exceed the second-level cache by this factor. It is split into at most this many
+# groups. The weights of one take this share of that cache, because each group begins with a latency from far memory.
 SHARED_SIZE = 3 / 2
 MOST_GROUPS = 16
 GROUP_SHARE = 1 / 2
-# Share of the first-level cache that a panel's weights may take to be read from there again.
+# Weights of a panel up to this share of the first-level cache are assumed to stay in it.
 NEAR_SHARE = 3 / 4
-# Where the input's product is done between: sums of the recurrence at least, steps of a job, and registers for what is
-# multiplied.
+# Interleaved input projection: least sums of the recurrence, steps of a job, and registers for operands.
 SUMS = 8
 FEWEST_STEPS, MOST_STEPS = 5, 8
 SPARE = 6
@@ -34,12 +33,12 @@ SPARE = 6
 
 @dataclass(frozen=True, slots=True)
 class Blocking:
-    """What is held in registers.
+    """Register blocking.
 
     Args:
         vectors: of units, every gate of them.
         rows: of the batch.
-        splits: parts that each sum is made in, so that products need not wait for each other.
+        splits: independent partial sums of each sum, which hide the latency of products.
     """
 
     vectors: int
@@ -48,7 +47,7 @@ class Blocking:
 
 
 def choose_blocking(host: Host, *, gates: int, units: int, taps: int, batch: int) -> Blocking:
-    """The blocking with which a step takes least.
+    """Return the blocking with the least cost of a step.
 
     Args:
         gates: of a unit.
@@ -72,9 +71,9 @@ def choose_blocking(host: Host, *, gates: int, units: int, taps: int, batch: int
 def choose_ahead(
     host: Host, *, gates: int, units: int, steps: int, batch: int, width: int
 ) -> tuple[Blocking, Ahead] | None:
-    """How to do the input's product between the recurrence's own products; None where that would not pay.
+    """Return the blocking for interleaving the input projection with the recurrence; None if that does not pay.
 
-    It does where these wait for weights, which come from far and serve a single row, and where registers hold both.
+    It pays if weights beyond the first-level cache serve a single row, and both computations fit in registers.
 
     Args:
         width: of the input.
@@ -85,7 +84,7 @@ def choose_ahead(
         return None
     fitting = [each for each in range(1, count + 1) if count % each == 0 and gates * each >= SUMS]
     parts = -(-width // units)
-    # A narrow input is spread over as many calls as there are.
+    # Jobs of a narrow input are smaller, so that they spread over more calls.
     vectors = 1 if 2 * width <= units else 2
     if not fitting or gates * fitting[0] > 2 * SUMS or width % parts or count * gates % vectors:
         return None
@@ -96,28 +95,27 @@ def choose_ahead(
 
 
 def is_shared(host: Host, *, weight_bytes: int, batch: int) -> bool:
-    """Whether threads share every step: few rows read weights from far, which all cores together have nearer.
+    """Return whether threads share every step: few rows use weights that only the caches of several cores can hold.
 
-    The input's product is made before, for all steps at once, then.
+    The input projection is then computed beforehand for all steps.
     """
     return batch <= MOST_ROWS and weight_bytes > SHARED_SIZE * host.memory.second_bytes
 
 
 def choose_groups(host: Host, *, weight_bytes: int, panels: int) -> int:
-    """Parts that a shared step falls into."""
+    """Return the number of groups of panels in a shared step."""
     return max(1, min(panels, MOST_GROUPS, int(weight_bytes / (GROUP_SHARE * host.memory.second_bytes))))
 
 
 def _registers(gates: int, blocking: Blocking) -> int:
-    """Sums, an input value of every row, a vector of weights, and one to spare."""
+    """Return the registers needed: sums, a state value per row, a vector of weights, and one spare."""
     return blocking.rows * (blocking.splits * gates * blocking.vectors + 1) + 2
 
 
 def _cost(host: Host, blocking: Blocking, *, gates: int, count: int, taps: int, batch: int) -> float:
-    """What a step takes, in products: those, the latency of adding to too few sums, loads, or weights from far.
+    """Return the cost of a step, in products: the largest of products, their latency, loads and second-level reads.
 
-    A panel's weights come from far for the first rows it is multiplied by; for the others, too, unless it fits the
-    nearest cache.
+    A panel's weights come from the second level for the first rows; for all rows unless they fit in the first level.
     """
     vector_bytes, first_bytes = 4 * gates * host.lanes * taps, host.memory.first_bytes
     far_weight = 4 * host.lanes / FAR_BYTES * host.products_in_flight / LATENCY

@@ -1,6 +1,6 @@
-"""What a step makes of its gates: the new state, and where it is kept.
+"""Cells: the new state of a step from its gates.
 
-Source: the formulas are engine.layers.recurrent.cells'.
+Source: the formulas in engine.layers.recurrent.cells.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from engine.compiler.kernels.functions.activation import FLOATS, Smooth, relu
 from engine.compiler.kernels.functions.double_activation import DOUBLES
 
 CellKind = Literal["lstm", "gru", "tanh", "relu"]
-"""Gates i, f, g, o; gates r, z, n; a plain recurrence with one of two activations."""
+"""LSTM with gates i, f, g, o; GRU with r, z, n; plain recurrence with one of two activations."""
 GATES: Final[dict[CellKind, int]] = {"lstm": 4, "gru": 3, "tanh": 1, "relu": 1}
 
 
 def _of(x: Value) -> Smooth:
-    """The activations of float32, or of float64."""
+    """Return the activation functions of float32 or float64."""
     return DOUBLES if element_of(x.type) == "double" else FLOATS
 
 
 def lstm(f: Function, gates: list[Value], c: Value) -> tuple[Value, Value]:
-    """The new h, before a projection, and the new c; a product of two activations takes one division."""
+    """Return the new h, before a projection, and the new c; a product of two activations takes one division."""
     i, forget, g, o = gates
     kept = f.fdiv(c, _of(c).one_plus_exp_minus(f, forget))
     c = f.fadd(kept, _sigmoid_times_tanh(f, i, g))
@@ -35,11 +35,11 @@ def _sigmoid_times_tanh(f: Function, x: Value, y: Value) -> Value:
 
 
 def gru(f: Function, gates: list[Value], input: Value, h: Value) -> Value:
-    """The new h.
+    """Return the new h.
 
     Args:
-        gates: the last is the state's part of n.
-        input: the input's part of it.
+        gates: the last is the hidden part of n.
+        input: the input part of n.
     """
     r, z, n = gates
     own = _of(h)
@@ -48,5 +48,5 @@ def gru(f: Function, gates: list[Value], input: Value, h: Value) -> Value:
 
 
 def plain(f: Function, kind: CellKind, gate: Value) -> Value:
-    """The new h."""
+    """Return the new h."""
     return relu(f, gate) if kind == "relu" else _of(gate).tanh(f, gate)

@@ -1,4 +1,4 @@
-"""The geometry of a recurrence: where everything lies, how it is cut, and how weights are packed for it."""
+"""Geometry of a recurrence: memory layout, blocking, and packing of the weights."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from engine.tensor import Array
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Where a sequence lies: distance of steps in each direction, and of rows of the batch, in elements."""
+    """Strides of a sequence in elements: of steps for each direction, and of rows of the batch."""
 
     steps: tuple[int, ...]
     rows: int
 
     def dynamic(self, sizes: Sizes) -> Steps:
-        """The same anywhere."""
+        """Return the strides with dynamic sizes."""
         return Steps(tuple(map(sizes.dynamic, self.steps)), sizes.dynamic(self.rows))
 
 
 @dataclass(frozen=True, slots=True)
 class States:
-    """Where initial or final states lie: distance of directions, and of rows of the batch, in elements."""
+    """Strides of initial or final states in elements: of directions, and of rows of the batch."""
 
     directions: int
     rows: int
@@ -48,7 +48,7 @@ class CellWeights:
         hidden: (gates * units, taps).
         bias: of a GRU's last gate, (units,).
         projection: (projected, units).
-        input, input_bias: (gates * units, width) and (gates * units,), where the kernel computes that product.
+        input, input_bias: (gates * units, width) and (gates * units,), if the kernel computes the input projection.
     """
 
     hidden: Array
@@ -60,20 +60,20 @@ class CellWeights:
 
 @dataclass(frozen=True, kw_only=True)
 class Layout(Kernel):
-    """One layer's recurrence.
+    """Recurrence of one layer.
 
     Args:
         steps, batch: of the sequence.
         units: of a gate.
-        projected: width of h where it is projected, else 0.
-        source: of the input's part of the gates, panel by panel, gate by gate within each.
-        sequence: of h at every step, None where nobody wants it.
-        initial, final: of h, and c of an LSTM; None for what nobody wants.
-        ahead: how the input's product is done some steps ahead, where the kernel does it; ``source`` is the input then.
-        rounds: whether h is rounded to bytes before it is multiplied; for a chunk of all rows, of whole vectors.
-        waits, tells: whether it runs beside the layer below, of which it waits for the steps it reads; and whether it
-            says how many of its own are there, for the layer above.
-        groups: parts of a step, of one direction, that threads share; 0 where a chunk does all of a step.
+        projected: width of h after its projection, or 0.
+        source: strides of the input projection, panel by panel, gate by gate; of the input itself if ``ahead`` is set.
+        sequence: strides of h at every step; None if it is not needed.
+        initial, final: strides of h, and of c for an LSTM; None if not needed.
+        ahead: blocking of the input projection if the kernel computes it.
+        rounds: round h to bytes before it is multiplied; needs a chunk of all rows and units in whole vectors.
+        waits: wait for the steps of the layer below, which runs in parallel.
+        tells: publish the number of finished steps for the layer above.
+        groups: parts of a step, of one direction, that threads share; 0 if a chunk computes complete steps.
     """
 
     cell: CellKind
@@ -102,12 +102,12 @@ class Layout(Kernel):
 
     @property
     def directions(self) -> int:
-        """How many directions there are: one or two."""
+        """Number of directions: one or two."""
         return len(self.source.steps)
 
     @property
     def addresses(self) -> int:
-        """How many the code is given."""
+        """Number of pointer arguments."""
         finals = sum(each is not None for each in self.final)
         ends = self.directions * (1 + (self.sequence is not None)) + len(self.initial) + finals
         return ends + 2 + (self.ahead is not None) + self.waits + self.tells + bool(self.groups)
@@ -119,17 +119,17 @@ class Layout(Kernel):
 
     @property
     def taps(self) -> int:
-        """Columns of h, which are the terms of a gate's sum."""
+        """Columns of h: terms of a gate's sum."""
         return self.projected or self.units
 
     @cached_property
     def panels(self) -> tuple[Panel, ...]:
-        """The vectors of every panel of units."""
+        """Vectors of every panel of units."""
         return panels_of(self.units, self.host.lanes, self.blocking.vectors)
 
     @cached_property
     def projection_panels(self) -> tuple[Panel, ...]:
-        """The vectors of every panel of a projected state."""
+        """Vectors of every panel of a projected state."""
         size = self.gates * self.blocking.vectors
         return panels_of(self.projected, self.host.lanes, size) if self.projected else ()
 
@@ -151,35 +151,35 @@ class Layout(Kernel):
 
     @property
     def gate_floats(self) -> int:
-        """Of a step and row: the input's part of all gates, gaps included."""
+        """Floats of the input projection for a step and row: all gates with padding."""
         return self.gates * widths(self.panels)
 
     @property
     def ring_floats(self) -> int:
-        """Of a direction: two blocks of the input's part of the gates, and the input under one of them."""
+        """Floats of a direction's ring: two blocks of input projections, and the input of one of them."""
         return 0 if self.ahead is None else self.ahead.steps * (2 * self.gate_floats + self.ahead.pitch)
 
     @property
     def pitch(self) -> int:
-        """Floats of a row of scratch memory: cache lines of its own."""
+        """Floats of a row of scratch memory: whole cache lines."""
         line, lanes = self.host.memory.line_floats, self.host.lanes
         size = -(-max(self.units, self.taps) // lanes) * lanes
         return -(-size // line) * line
 
     @property
     def scratch_shape(self) -> tuple[int, int, int, int]:
-        """h twice, c of an LSTM, h before it is projected; each for all directions and rows."""
+        """Shape of scratch memory: h twice, c of an LSTM, h before its projection; each for all directions and rows."""
         return 2 + (self.cell == "lstm") + bool(self.projected), self.directions, self.batch, self.pitch
 
     @cached_property
     def tiles(self) -> tuple[int, ...]:
-        """Rows of the batch that are multiplied together; the last may be fewer."""
+        """Rows of the batch in each tile; the last may have fewer."""
         full, rest = divmod(self.batch, self.blocking.rows)
         return (*[self.blocking.rows] * full, *([rest] if rest else []))
 
     @cached_property
     def block(self) -> int:
-        """Tiles of a chunk: many enough for the weights to be read, and no more chunks than serve many threads."""
+        """Tiles of a chunk: about ``chunk_flops`` of work, and at most ``wanted_chunks`` chunks."""
         if self.groups:
             return len(self.tiles)
         tile_flops = hint(self.flops) / (self.directions * len(self.tiles))
@@ -203,11 +203,11 @@ class Layout(Kernel):
 
     @property
     def packing(self) -> object:
-        """All that the order of packed weights depends on."""
+        """Key of everything that the order of packed weights depends on."""
         return self.cell, self.panels, self.projection_panels, self.ahead, self.units, self.projected, self.host.lanes
 
     def pack(self, weights: Sequence[CellWeights]) -> Array:
-        """The weights of every direction in the order the code streams them."""
+        """Return the weights of every direction in the order the code reads them."""
         packed = []
         for each in weights:
             heads = None

@@ -1,4 +1,4 @@
-"""Weights in the order the code streams them, and the input's part of the gates in the order it reads them."""
+"""Packing of weights in the order the code reads them, and of the gates of the input projection."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from engine.tensor import Array
 
 
 def gate_rows(panels: Sequence[Panel], gates: int, units: int) -> list[Array]:
-    """For each panel the row of a (gates * units, ...) matrix that belongs in each lane, gate by gate; -1 in gaps."""
+    """Return for each panel the row of a (gates * units, ...) matrix for each lane, gate by gate; -1 for padding."""
     found, first = [], 0
     for panel in panels:
         inside: list[int] = []
@@ -24,16 +24,16 @@ def gate_rows(panels: Sequence[Panel], gates: int, units: int) -> list[Array]:
 
 
 def spread(matrix: Array, rows: Array) -> Array:
-    """Rows of a matrix, or elements of a vector; zeros where the number is -1."""
+    """Return rows of a matrix, or elements of a vector; zeros for the row -1."""
     result = np.zeros((len(rows), *matrix.shape[1:]), matrix.dtype)
     result[rows >= 0] = matrix[rows[rows >= 0]]
     return result
 
 
 def packed_panels(matrix: Array, rows: Sequence[Array], heads: Sequence[Array] | None = None) -> Array:
-    """(rows, taps) as panels one after the other: a head, if there are heads, then tap by tap.
+    """Pack a (rows, taps) matrix as consecutive panels: an optional head, then tap by tap.
 
-    All but the last are of one size; the last takes as much as the others.
+    The last panel is padded to the size of the others.
     """
     pieces = []
     for k, each in enumerate(rows):
@@ -44,5 +44,5 @@ def packed_panels(matrix: Array, rows: Sequence[Array], heads: Sequence[Array] |
 
 
 def widths(panels: Sequence[Panel]) -> int:
-    """Floats of all panels, one after the other."""
+    """Return the floats of all panels together."""
     return sum(map(width_of, panels))

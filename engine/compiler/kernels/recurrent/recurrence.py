@@ -1,15 +1,15 @@
-"""A recurrence: one layer of an LSTM, GRU or plain recurrent network over all its steps, in one or both directions.
+"""Recurrence: one layer of an LSTM, GRU or plain recurrent network over all its steps, in one or both directions.
 
-What the input gives is there before, a product for all steps at once, or is made some steps ahead (``ahead``). A chunk
-is some rows of the batch in one direction. Its states lie in scratch memory, h twice, for what is read while the next
-one is written; the recurrent weights are packed so that a step reads them once, one after the other.
+The input projection is computed beforehand for all steps, or by the kernel a few steps ahead (``ahead``). A chunk is
+some rows of the batch in one direction. Its states are in scratch memory, h twice, because one is read while the next
+is written; the recurrent weights are packed so that a step reads them once, sequentially.
 
-Where weights are larger than what a core can have near, and all rows one chunk, threads share every step instead
-(``groups``): as many chunks may be at it as there are groups.
+If the weights exceed the caches of a core, and all rows are one chunk, threads share every step instead (``groups``):
+there are as many chunks as groups.
 
-Arguments: for each direction the input's part of the gates, or the input itself, and the sequence if it is wanted, both
-from the first step of that direction on; weights; initial h, and c of an LSTM; scratch, and that for steps ahead; where
-wanted, final h and c; where threads share steps the words they tell each other by, all zero.
+Arguments: for each direction the input projection, or the input itself, and the sequence if it is needed, both from the
+first step of that direction on; weights; initial h, and c of an LSTM; scratch, and the ring for steps ahead; if needed,
+final h and c; the zeroed progress counters of layers that run in parallel or of threads that share steps.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from engine.compiler.kernels.recurrent.writer import Writer
 
 @dataclass(frozen=True, kw_only=True)
 class Recurrence(Layout):
-    """The recurrence of one layer; its layout says what it is made of."""
+    """The recurrence of one layer; its layout holds the parameters."""
 
     kind = "recurrent"
 

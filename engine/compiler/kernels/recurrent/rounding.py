@@ -1,4 +1,4 @@
-"""h rounded to bytes before a step multiplies it: by the extremes of all rows, as dynamic quantisation does."""
+"""Rounding of h to bytes before a step multiplies it, scaled by the extremes of all rows (dynamic quantisation)."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ WIDEST = 255.0
 
 
 def scale_of(low: Expr, high: Expr) -> Expr:
-    """The step between bytes that reach from one number to the other, one of which is 0; 1 where there is no room."""
+    """Return the quantisation step for a range that includes 0; 1 for an empty range."""
     wide = apply("div", apply("sub", high, low), WIDEST)
     return apply("where", apply("eq", wide, 0.0), 1.0, wide)
 
 
 def code_of(value: Expr, zero: Expr | float, low: float = 0.0, high: float = WIDEST) -> Expr:
-    """The whole number next to a value, halves to even, moved by the zero point, within limits; 0 for NaN."""
+    """Return the nearest integer, halves to even, plus the zero point, clamped; 0 for NaN."""
     moved = apply("add", apply("round", value), zero)
     return apply("where", apply("eq", moved, moved), apply("min", apply("max", moved, low), high), 0.0)
 
 
 def zero_of(low: Expr, scale: Expr) -> Expr:
-    """The byte that stands for 0."""
+    """Return the zero point."""
     return code_of(apply("div", apply("neg", low), scale), 0.0)
 
 
 def rounded(x: Expr, scale: Expr, zero: Expr) -> Expr:
-    """What the byte next to a number stands for."""
+    """Quantise and dequantise a number."""
     return apply("mul", apply("sub", code_of(apply("div", x, scale), zero), zero), scale)
 
 
 def emit_rounding(f: Function, states: Value, rows: int, pitch: int, units: int, lanes: int) -> None:
-    """Round rows of whole vectors where they lie."""
+    """Round rows of whole vectors in place."""
     type_ = vector(lanes)
     nothing = constant(0.0, type_)
     with f.loop(0, rows, carry=[nothing, nothing]) as row:

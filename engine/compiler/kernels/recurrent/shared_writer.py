@@ -1,8 +1,8 @@
-"""The code of a recurrence of which threads share every step: its weights are more than one core can have near.
+"""Code of a recurrence whose weights exceed the caches of a core, so that threads share every step.
 
-A step falls into groups of panels. Whoever is at it claims one after the other, first those it had in the step before,
-whose weights it may still have near; before a step, all groups of the one before must be there. Each of them is held
-by who has claimed it and computes it. So nobody ever waits for who has not come; one thread alone computes them all.
+A step is split into groups of panels. Each thread claims one group after the other, beginning with those it computed in
+the step before, whose weights may still be in its caches. A step begins when all groups of the one before are finished.
+Only a running thread claims a group, and it computes it at once, so no thread waits for one that has not started.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ _WORD_BYTES = 8
 
 
 def words_of(groups: int) -> int:
-    """Words that are shared, a cache line each: what is there, whether states are claimed, the next step of groups."""
+    """Return the number of shared words, a cache line each: finished groups, two claims, next step of each group."""
     return 3 + groups
 
 
 @dataclass(frozen=True, slots=True)
 class SharedWriter:
-    """Groups being claimed.
+    """Writer of the groups of a step.
 
     Args:
-        words: see words_of(); all zero at first.
-        home: a group, another one for each who is at it: the first it claims.
+        words: see words_of(); zero at first.
+        home: the group that a thread claims first; a different one for each thread.
     """
 
     writer: Writer
@@ -36,7 +36,7 @@ class SharedWriter:
     home: Index
 
     def emit(self) -> None:
-        """The states before the first step, all steps, the last states."""
+        """Write the initial states, all steps and the final states."""
         f, steps = self.writer.f, self.writer.kernel.steps
         done, first, last, *_ = (self._word(k) for k in range(words_of(0)))
         with f.when(claim(f, first, 0)):
@@ -44,7 +44,7 @@ class SharedWriter:
             draw(f, done)
         near = f.reserve(1, _WORD_BYTES)
         f.store(as_value(self.home), near, _WORD_BYTES)
-        # Who comes late goes on where the others are.
+        # A late thread begins at the current step of the others.
         current, _ = f.divmod(f.maximum(f.sub(count(f, done), 1), 0), self.groups)
         with f.loop(current, steps) as step:
             wait_for(f, done, f.add(f.mul(step.index, self.groups), 1))
@@ -55,7 +55,7 @@ class SharedWriter:
         f.finish()
 
     def _step(self, step: Index, near: Value, done: Value) -> None:
-        """All groups that nobody else claims: upward from home, or back from the last one of the step before."""
+        """Write the loop over unclaimed groups: upward from home, or downward from the thread's previous group."""
         f = self.writer.f
         _, odd = f.divmod(step, 2)
         begin = f.select(f.less(0, odd), f.load("i64", near, _WORD_BYTES), as_value(self.home))

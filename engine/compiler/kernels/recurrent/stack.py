@@ -1,10 +1,10 @@
-"""Layers of a recurrent network, one above the other, side by side: each some steps behind the one below.
+"""Layers of a recurrent network in a pipeline: each runs in parallel, some steps behind the one below.
 
-A chunk is a layer: the lowest that nobody has begun yet, whichever chunk a thread took. So no thread ever waits for a
-layer that nobody computes, however many threads there are; one alone computes layer after layer.
+A chunk computes the lowest layer that has not begun yet, whichever chunk number a thread took. So no thread ever waits
+for a layer that no thread computes, whatever the number of threads; a single thread computes the layers in order.
 
-Arguments: words to tell each other by, all zero: numbers drawn, then the count of steps of every layer but the last, a
-cache line each; then the arguments of each layer.
+Arguments: zeroed words: a ticket counter, then the count of steps of every layer but the last, a cache line each; then
+the arguments of each layer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _POINTER_BYTES = 8
 
 @dataclass(frozen=True, kw_only=True)
 class RecurrentStack(Kernel):
-    """Several layers.
+    """Several recurrent layers.
 
     Args:
         layers: the lowest first, each of one chunk.

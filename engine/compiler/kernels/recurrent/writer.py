@@ -1,4 +1,4 @@
-"""The code of a recurrence around its inner functions: states, steps, panels, tiles."""
+"""Code of a recurrence around its inner functions: states, steps, panels, tiles."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from engine.compiler.kernels.recurrent.layout import Layout, States
 from engine.compiler.kernels.recurrent.rounding import emit_rounding
 
 Meanwhile = Callable[[Index, Index, Sequence[Value]], AbstractContextManager[None]]
-"""Given a step, the number of a call in it, and its arguments; within, the usual call is written."""
+"""Called with a step, the number of a call in it, and its arguments; its block contains the usual call."""
 Functions = dict[tuple[int, Panel], str]
 
 
 class Writer:
-    """A recurrence being written."""
+    """Writer of a recurrence."""
 
     def __init__(self, kernel: Layout, module: Module, functions: Functions, projections: Functions) -> None:
         self.kernel, self.functions, self.projections = kernel, functions, projections
@@ -41,43 +41,43 @@ class Writer:
         self.counts = next(given) if kernel.groups else None
 
     def emit(self, steps: Callable[[], None]) -> None:
-        """States in, steps, states out."""
+        """Write the copies of initial states, the steps and the copies of final states."""
         self.begin()
         steps()
         self.end()
         self.f.finish()
 
     def begin(self) -> None:
-        """States in."""
+        """Copy the initial states to scratch memory."""
         for pointer, states, part in zip(self.initial, self.kernel.initial, (0, 2), strict=False):
             self._copy(pointer, states, part, into=True)
 
     def end(self) -> None:
-        """States out."""
+        """Copy the final states out of scratch memory."""
         kernel = self.kernel
-        # h goes to and fro between its two places.
+        # h alternates between its two buffers.
         for place, final, part in zip(self.final, kernel.final, (kernel.steps % 2, 2), strict=False):
             if place is not None and final is not None:
                 self._copy(place, final, part, into=False)
 
     def steps(self) -> None:
-        """All steps, the input's part of the gates being there."""
+        """Write all steps, with the input projection computed beforehand."""
         with self.f.loop(0, self.kernel.steps) as step:
             self.step(step.index, self.gates_of(step.index))
 
     def gates_of(self, step: Index) -> Value:
-        """The input's part of the gates of a step."""
+        """Return the address of a step's input projection."""
         stride = self.of_direction([as_value(each) for each in self.kernel.source.steps])
         return self.f.at(self.source, self.f.mul(step, stride))
 
     def _part(self, number: Index) -> Value:
-        """A part of the scratch memory, from this direction's first row on."""
+        """Return the address of a part of scratch memory, from this direction's first row on."""
         kernel, f = self.kernel, self.f
         rows = f.add(f.mul(number, kernel.directions * kernel.batch), f.mul(self.direction, kernel.batch))
         return f.at(self.scratch, f.mul(rows, kernel.pitch))
 
     def _copy(self, pointer: Value, states: States, part: int, *, into: bool) -> None:
-        """The chunk's rows of a state to or from scratch memory."""
+        """Copy the chunk's rows of a state to or from scratch memory."""
         f, kernel = self.f, self.kernel
         outside, inside = f.at(pointer, f.mul(self.direction, states.directions)), self._part(part)
         end = f.minimum(f.mul(self.end_tile, kernel.blocking.rows), kernel.batch)
@@ -94,14 +94,14 @@ class Writer:
         *,
         panels: tuple[Index, Index] | None = None,
     ) -> None:
-        """All panels, or some of them, each for all tiles of the chunk; then the projection, if there is one.
+        """Write a loop over all or some panels and the tiles of the chunk; then the projection, if there is one.
 
-        Every second step reads the weights backward: what the one before has read last is still in the nearest cache.
+        Every second step reads the weights backward, because those read last are still in the first-level cache.
 
         Args:
-            source: the input's part of the gates.
-            meanwhile: what is called instead of the panel's function where there is something to do beside it.
-            panels: the first of some, and the end.
+            source: address of the input projection.
+            meanwhile: context that calls another function instead of the panel's if there is a job to do with it.
+            panels: begin and end of a range.
         """
         kernel, f = self.kernel, self.f
         backward = f.divmod(number, 2)[1]
@@ -141,21 +141,21 @@ class Writer:
             )
 
     def _sequence_at(self, number: Index) -> Value | None:
-        """Where h of a step goes."""
+        """Return the address of h of a step in the output sequence."""
         if self.sequence is None or self.kernel.sequence is None:
             return None
         stride = self.of_direction([*map(as_value, self.kernel.sequence.steps)])
         return self.f.at(self.sequence, self.f.mul(number, stride))
 
     def _mirrored(self, index: Index, some: tuple[Index, Index], backward: Index) -> Index:
-        """The index, or backward that from the end of some."""
+        """Return the index, or if ``backward`` is set the one mirrored within a range."""
         if some == (0, 1):
             return 0
         f, (begin, end) = self.f, some
         return f.add(index, f.mul(backward, f.sub(f.add(begin, f.sub(end, 1)), f.mul(index, 2))))
 
     def _target(self, sequence: Value | None, row: Index, unit: Index) -> Value:
-        """Where the sequence is written; any address where it is not."""
+        """Return the address in the output sequence; an arbitrary one if there is no sequence."""
         if sequence is None or self.kernel.sequence is None:
             return self.scratch
         return self.f.at(self.f.at(sequence, self.f.mul(row, self.kernel.sequence.rows)), unit)
@@ -163,13 +163,13 @@ class Writer:
     def _call(
         self, functions: Functions, panels: Sequence[Panel], place: tuple[Index, Index], arguments: Sequence[Value]
     ) -> None:
-        """The function of a panel and a tile."""
+        """Call the function of a panel and a tile."""
         for each in cases(self.f, place[0], panels):
             for rows in cases(self.f, place[1], self.kernel.tiles):
                 self.f.call(functions[rows, each], arguments)
 
     def of_direction(self, values: Sequence[Value]) -> Value:
-        """The value that is this chunk's direction's."""
+        """Return the value for the direction of this chunk."""
         if len(values) == 1:
             return values[0]
         return self.f.select(self.f.less(self.direction, 1), values[0], values[1])

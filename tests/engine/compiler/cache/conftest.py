@@ -1,4 +1,4 @@
-"""What all tests of the cache take for granted."""
+"""Fixtures of all tests of the cache."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from engine.compiler.cache import fingerprint
 
 @pytest.fixture(autouse=True)
 def sources_that_nobody_edits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever else is going on in the folder the tests run in."""
+    """Let the sources count as unchanged, even if they are edited while the tests run."""
     monkeypatch.setattr(builder, "is_unchanged", lambda: True)
     monkeypatch.setattr(fingerprint, "GENERATOR", "of these tests")

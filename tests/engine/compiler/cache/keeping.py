@@ -1,4 +1,4 @@
-"""Small graphs to keep in a cache, and what compiles them."""
+"""Small graphs to cache, and functions that compile them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def weight(seed: int = 0) -> Array:
 
 
 def convolution(seed: int = 0, **given: Any) -> RuntimeGraph:
-    """A convolution and what it is fused with: machine code alone runs it."""
+    """Return a convolution with fused operators, which machine code alone runs."""
     params = {"bias": False, "in_channels": 4, "out_channels": 8, "kernel_size": (3, 3), "stride": (1, 1)}
     params |= {"padding": (1, 1), "dilation": (1, 1), "groups": 1, "padding_mode": "zeros", "weight": weight(seed)}
     return built(
@@ -37,7 +37,7 @@ def convolution(seed: int = 0, **given: Any) -> RuntimeGraph:
 
 
 def sorting(seed: int = 0) -> RuntimeGraph:
-    """A convolution, and two operators that have no kernel: one makes a tensor, one is a constant that is returned."""
+    """Return a convolution and two operators without a kernel: one makes a tensor, one returns a constant."""
     source = convolution(seed).source
     return built(
         *source.operators[:-1],
@@ -61,12 +61,12 @@ def is_cached(made: CompiledGraph, shape: tuple[int, ...] = SHAPE) -> bool:
 
 
 def entries(folder: Path) -> list[Path]:
-    """Files of the cache, in the order of their names."""
+    """Return the files of the cache, sorted by name."""
     return sorted(folder.glob(f"*{SUFFIX}")) if folder.is_dir() else []
 
 
 def kept(folder: Path, graph: RuntimeGraph | None = None) -> Path:
-    """The file of a graph that is compiled now."""
+    """Compile a graph and return its file in the cache."""
     before = set(entries(folder))
     assert not is_cached(compiled(folder, graph))
     (path,) = set(entries(folder)) - before

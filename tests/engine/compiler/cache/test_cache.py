@@ -1,4 +1,4 @@
-"""What is compiled is found again, and nothing that may happen to a folder is an error."""
+"""Compiled executables are found again, and no state of the folder is an error."""
 
 from __future__ import annotations
 
@@ -263,7 +263,8 @@ def test_a_damaged_entry_is_mentioned_removed_and_made_anew(tmp_path: Path, capl
     made = compiled(tmp_path)
     np.testing.assert_array_equal(made.run([X]), expected)
     assert not is_cached(made)
-    assert caplog.messages == ["a bad entry of the compile cache is removed and compiled anew: its constants are damaged"]
+    expected = "a bad entry of the compile cache is removed and compiled anew: its constants are damaged"
+    assert caplog.messages == [expected]
     assert path.stat().st_size == len(whole)
     assert is_cached(compiled(tmp_path))
 

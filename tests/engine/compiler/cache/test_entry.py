@@ -1,4 +1,4 @@
-"""A file is an entry, whole and unchanged, or it is refused."""
+"""A file is a complete and unchanged entry, or it is rejected."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KEY = "0123456789abcdef" * 4
 
 @pytest.fixture(scope="module")
 def executable() -> Executable:
-    """One with all there can be: kernels, calls of the reference, outputs in memory and outputs by name."""
+    """Return an executable with kernels, calls of the reference, outputs in memory and outputs by name."""
     found = compiled(None, sorting()).builder.program([TensorSpec(X.shape, X.dtype)]).executable
     assert found.steps and found.calls and found.reasons and found.passes and found.constants.size
     return replace(found, outputs=(*found.outputs, "constant"))
@@ -47,7 +47,7 @@ def test_what_is_written_is_read(executable: Executable, whole: bytes, tmp_path:
 
 
 def test_every_field_is_kept(executable: Executable, whole: bytes, tmp_path: Path) -> None:
-    """One that is added later, with a default, must not come back as its default."""
+    """A field that is added later must not come back as its default."""
     (call,) = [each.call for each in executable.segments if each.call is not None]
     (region, *_) = [each for each in call.inputs if each is not None]
     (step, *_) = executable.steps
@@ -93,7 +93,7 @@ def test_a_flipped_bit_anywhere_is_noticed(whole: bytes, tmp_path: Path) -> None
 def test_pieces_are_checked_by_themselves_and_in_their_order(
     executable: Executable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Large parts have several, which threads check side by side."""
+    """Large parts have several pieces, which threads check in parallel."""
     monkeypatch.setattr(entry, "PIECE_BYTES", 64)
     file = io.BytesIO()
     constants = np.arange(1000, dtype=np.uint8)

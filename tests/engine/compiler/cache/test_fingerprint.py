@@ -1,4 +1,4 @@
-"""The key of a compiled graph: equal for equal graphs, another for whatever code depends on."""
+"""The key of a compiled graph: equal for equal graphs, different if anything that code depends on differs."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_how_the_user_registers_a_layer_of_the_engine_counts() -> None:
 
 
 def test_the_version_of_llvmlite_is_the_installed_one() -> None:
-    """It is read off a folder's name; what is installed is asked where that tells nothing."""
+    """It is read from a folder's name; importlib.metadata is asked if that fails."""
     assert version._llvmlite() == version._told_version() == importlib.metadata.version("llvmlite")
 
 
@@ -180,7 +180,7 @@ def test_where_no_single_folder_names_its_version_whoever_reads_them_is_asked(
 
 
 def test_the_version_is_the_installed_one_where_it_cannot_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a machine with a compiler left in the cache is found by a process that may not import it."""
+    """A process that cannot import llvmlite finds the cache entries of one that can."""
     monkeypatch.setattr(version, "find_spec", lambda name: None)
     assert version._llvmlite() == importlib.metadata.version("llvmlite")
 

@@ -1,4 +1,4 @@
-"""What is kept of a program is found again, and nothing that may happen to it is an error."""
+"""Notes of a program are found again, and no state of a note is an error."""
 
 from __future__ import annotations
 

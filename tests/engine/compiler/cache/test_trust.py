@@ -1,4 +1,4 @@
-"""Machine code is run that this user or root has written and nobody else could have; nothing strange is waited for."""
+"""Only machine code that this user or root owns and no other user can write to is run; special files never block."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def right() -> np.ndarray:  # type: ignore[type-arg]
 
 
 def is_used(folder: Path) -> bool:
-    """Whether a start takes its code from there; what it answers is right in any case."""
+    """Return whether a start loads its code from the folder, after checking the answer."""
     made = compiled(folder)
     np.testing.assert_array_equal(made.run([X])[0], right())
     return is_cached(made)

@@ -1,4 +1,4 @@
-"""Recurrent layers with an open number of steps: one program is right for every sequence."""
+"""Recurrent layers with a dynamic number of steps: one program serves every sequence length."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def chain(
     tail: tuple[Operator, ...] = (),
     **shapes: Any,
 ) -> RuntimeGraph:
-    """softmax of what the middle makes of q @ k, times v; ``s`` is what softmax takes."""
+    """Return softmax of the middle operators applied to q @ k, times v; ``s`` is the input of softmax."""
     sizes: dict[str, Any] = {**SHAPES, **shapes}
     if mask is not None and not stored:
         sizes["m"] = TensorSpec(mask.shape, mask.dtype)

@@ -1,4 +1,4 @@
-"""Steps of a recurrence that threads share: the same bits whatever the number of threads, and however often."""
+"""Steps of a recurrence shared by threads: bit-identical results for any number of threads, in every run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Caches as the system tells of them."""
+"""Cache sizes reported by the system."""
 
 from __future__ import annotations
 

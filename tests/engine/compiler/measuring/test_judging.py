@@ -1,4 +1,4 @@
-"""Machines that are described, and what is chosen for them."""
+"""Cost parameters of machines, and the kernels chosen for them."""
 
 from __future__ import annotations
 

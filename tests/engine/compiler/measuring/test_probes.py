@@ -1,4 +1,4 @@
-"""Probes: what runs is what is counted."""
+"""Probes do the amount of work that is counted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starts measure nothing; a calibration is kept, and believed only if it can be."""
+"""Starts measure nothing; a calibration is stored, and used only if it is plausible."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.engine.compiler.measuring.test_judging import rates
 
 
 class Measured:
-    """Stands for measuring: how often it was done, and what comes of it next."""
+    """Fake measurement: counts its calls and returns the next rates."""
 
     def __init__(self) -> None:
         self.count = 0

@@ -26,7 +26,7 @@ CHUNKS: Final = (2, 1)
 RANGES: Final = ((0, 2), (1, 2), (0, 1))
 
 
-class Broken(AssertionError):
+class BrokenError(AssertionError):
     """The protocol allowed what it must not."""
 
 
@@ -38,15 +38,15 @@ def observe(ledger: Any, event: str, facts: tuple[int, ...]) -> Any:
         if kind == BEGUN // 100:
             return number, frozenset(), frozenset()
         if missing := chunks_of(segment) - ended:
-            raise Broken(f"a run ended without {missing}")
+            raise BrokenError(f"a run ended without {missing}")
         return (RESTING, begun, ended) if kind == REST // 100 else ledger
     step, chunk = kernel = (facts[0] - KERNELS, facts[1])
     if event == "end":
         return segment, begun, ended | {kernel}
     if kernel in begun:
-        raise Broken(f"chunk {chunk} of step {step} twice")
+        raise BrokenError(f"chunk {chunk} of step {step} twice")
     if waited := {each for each in chunks_of(segment) if each[0] < step} - ended:
-        raise Broken(f"step {step} began before {waited} ended")
+        raise BrokenError(f"step {step} began before {waited} ended")
     return segment, begun | {kernel}, ended
 
 
@@ -122,14 +122,14 @@ def check(code: str, workers: int, segments: tuple[int, ...], **how: Any) -> Mac
     generation = machine.shared.index(TEAM + protocol.GENERATION.offset)
     for state, following in zip(states, edges, strict=True):
         if not following and any(thread.frames for thread in machine.threads(state)):
-            raise Broken("a thread sleeps, and nobody is left to wake it")
+            raise BrokenError("a thread sleeps, and nobody is left to wake it")
         is_resting = state.ledger[0] == RESTING and state.memory[generation] & STOP != STOP
         if is_resting and {name for name, _ in following} <= {"leader", "dismisser", "nobody"}:
             words = {thread.asleep for thread in machine.threads(state) if thread.name == "worker"}
             if words != {TEAM + protocol.GENERATION.offset}:
-                raise Broken("a worker that has nothing to do does not sleep until the next run")
+                raise BrokenError("a worker that has nothing to do does not sleep until the next run")
     if not comes_to_an_end(edges):
-        raise Broken("threads go on for ever")
+        raise BrokenError("threads go on for ever")
     return machine
 
 
@@ -194,7 +194,7 @@ def test_the_exploration_finds_what_spoilt_code_does(
     spoil: Callable[[str], str], workers: int, segments: tuple[int, ...], message: str
 ) -> None:
     assert spoil(code()) != code()
-    with pytest.raises(Broken, match=message):
+    with pytest.raises(BrokenError, match=message):
         check(spoil(code()), workers, segments)
 
 
@@ -202,7 +202,7 @@ def test_the_exploration_finds_what_spoilt_code_does(
 def test_nothing_in_the_table_can_be_left_out(rows: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     for row in rows:
         monkeypatch.setitem(PROTOCOL, row, replace(PROTOCOL[row], operation="load"))
-    with pytest.raises(Broken, match="nobody is left to wake it|until the next run"):
+    with pytest.raises(BrokenError, match="nobody is left to wake it|until the next run"):
         check(code(), 1, (2,))
 
 

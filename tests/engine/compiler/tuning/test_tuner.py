@@ -1,4 +1,4 @@
-"""Every candidate computes the same; the fastest is taken, and remembered by all that is compiled later."""
+"""Every candidate computes the same; the fastest is selected, and reused by later compilations."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ GRAPHS: dict[str, tuple[RuntimeGraph, list[Any]]] = {
 
 
 class Fake(Stopwatch):
-    """Finds the candidate of a number fastest."""
+    """Stopwatch that finds a given candidate fastest."""
 
     winner = 0
     offered: list[list[str]] = []

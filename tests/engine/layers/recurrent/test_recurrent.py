@@ -1,4 +1,4 @@
-"""Recurrent networks: what they refuse, and how they tell which output is which."""
+"""Recurrent networks: rejected arguments, and the order of outputs."""
 
 from __future__ import annotations
 

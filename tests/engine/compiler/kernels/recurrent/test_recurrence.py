@@ -1,4 +1,4 @@
-"""Recurrences against the formulas written out in float64, between pages that may not be touched."""
+"""Recurrences compared with the formulas in float64, in buffers between guard pages."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def sigmoid(x: Array) -> Array:
 
 
 def expected(case: Case, gates: Array, weights: CellWeights, states: list[Array]) -> tuple[Array, list[Array]]:
-    """h of every step and the last states, from (steps, batch, gates * units)."""
+    """Return h of every step and the last states, from (steps, batch, gates * units)."""
     outputs = []
     for gate in gates:
         inner = states[0] @ weights.hidden.T.astype(np.float64)

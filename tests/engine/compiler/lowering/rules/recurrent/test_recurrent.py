@@ -1,4 +1,4 @@
-"""Recurrent networks as kernels: all that they may be given and give agrees with the reference."""
+"""Recurrent networks as kernels: all supported arguments and outputs agree with the reference."""
 
 from __future__ import annotations
 
