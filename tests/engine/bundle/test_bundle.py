@@ -154,7 +154,7 @@ def test_its_pair_is_a_model_by_itself(bundle: Path) -> None:
 def test_other_machines_are_told_what_was_found_and_expected(host: HostClass, bundle: Path) -> None:
     restate(bundle, host=host)
     error = refusal(bundle)
-    assert error.where == MANIFEST and "other machines" in error.problem
+    assert error.where == MANIFEST and "another kind of machine" in error.problem
     assert host.level in str(error.found)
     assert admission.class_of(admission._level()).processor in str(error.expected)
 
@@ -180,7 +180,7 @@ def test_code_for_a_class_of_machines_is_no_code_for_another_by_a_changed_word(b
 def test_another_engine_refuses_it(bundle: Path) -> None:
     restate(bundle, sources="0" * 64, engine="9.9")
     error = refusal(bundle)
-    assert "another engine" in error.problem and str(error.found).startswith("9.9 (sources 000000")
+    assert "another version of the engine" in error.problem and str(error.found).startswith("9.9 (sources 000000")
 
 
 # -- attacks -----------------------------------------------------------------------------------------------------------

@@ -145,5 +145,5 @@ def test_facts_that_are_not_understood_are_refused(
         monkeypatch.setattr(entry, "to_facts", lambda _, nonsense=nonsense: nonsense)
         file = io.BytesIO()
         entry.write(file, KEY, executable)
-        with pytest.raises(EntryError, match="not understood"):
+        with pytest.raises(EntryError, match="cannot be decoded"):
             read(file.getvalue(), tmp_path)
