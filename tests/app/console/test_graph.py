@@ -88,7 +88,7 @@ def test_what_is_found_in_a_block_unfolds_it_and_a_block_folds_again(browser: Br
     browser.one(".node.fold", "100 ×")
     browser.one(".search input").send_keys("stage3.7.pool\n")
     browser.one(".node.operator.selected", "MaxPool2d")
-    assert len(browser.all(".frame")) == 2
+    assert len(browser.all(".frame .plus")) == 2
     fold = "document.querySelector('.frame .plus').dispatchEvent(new MouseEvent('click', {bubbles: true}))"
     browser.script(fold)
     browser.wait(lambda: not browser.all(".frame"), "all folded")

@@ -73,10 +73,20 @@ export function wrapped(layout, size) {
     }
     return points;
   };
+  const ends = [...cuts, layout.height];
+  // An unfolded block that goes on in the next column has a frame in each.
+  const partsOf = (frame) => {
+    const [first, last] = [columnOf(frame.y), columnOf(frame.y + frame.height)];
+    return Array.from({ length: last - first + 1 }, (_, at) => {
+      const [from, to] = [Math.max(frame.y, starts[first + at]), Math.min(frame.y + frame.height, ends[first + at])];
+      const [x, y] = move([frame.x, from], first + at);
+      return { ...frame, x, y, height: to - from, part: at };
+    });
+  };
   const place = (each) => { const [x, y] = move([each.x, each.y]); return { ...each, x, y }; };
   return {
     ...layout, columns: starts.length, width: left.at(-1) + layout.width, height: top + tall + 2 * MARGIN + LANE * Math.max(...lanes),
-    nodes: layout.nodes.map(place), open: layout.open.filter(({ y, height }) => columnOf(y) === columnOf(y + height)).map(place),
+    nodes: layout.nodes.map(place), open: layout.open.flatMap(partsOf),
     edges: layout.edges.map((edge) => ({ ...edge, strokes: edge.strokes.map((stroke) => strokeOf(edge, stroke)), heads: edge.heads.map((head) => move(head)) })),
   };
 }

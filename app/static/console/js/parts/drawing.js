@@ -82,7 +82,7 @@ function Frame({ frame, level, onToggle }) {
   const [x, y, width] = [frame.x - gap, frame.y - gap, frame.width + 2 * gap];
   return html`<g class="frame">
     <rect x=${x} y=${y} width=${width} height=${frame.height + 2 * gap} rx="14" />
-    ${level > 0 && html`<g class="plus" transform=${`translate(${x + width + 5} ${y + 2})`} onClick=${() => onToggle(frame.id)}><rect width="18" height="18" rx="5" /><path d="M5.5 9h7" /><title>Fold</title></g>`}
+    ${level > 0 && !frame.part && html`<g class="plus" transform=${`translate(${x + width + 5} ${y + 2})`} onClick=${() => onToggle(frame.id)}><rect width="18" height="18" rx="5" /><path d="M5.5 9h7" /><title>Fold</title></g>`}
   </g>`;
 }
 
@@ -96,7 +96,7 @@ export function Drawing({ layout, seen, level, selected, found, heat, notes, onP
     if (edge.source === chosen || edge.targets.includes(chosen)) lit.add(edge);
   }
   return html`
-    ${layout.open.map((frame) => html`<${Frame} key=${frame.id} frame=${frame} level=${level} onToggle=${onToggle} />`)}
+    ${layout.open.map((frame) => html`<${Frame} key=${`${frame.id} ${frame.part ?? 0}`} frame=${frame} level=${level} onToggle=${onToggle} />`)}
     ${edges.map((edge) => html`<${Edge} key=${`${edge.operand} ${edge.source}`} edge=${edge} from=${layout.nodes[edge.source]} isLit=${lit.has(edge)} isLabelled=${level === LEVELS.length && sources.get(edge.source) === 1} />`)}
     ${layout.nodes.filter((node) => overlaps(node, seen)).map((node) => html`<${Node} key=${node.id} node=${notes ? { ...node, note: notes.get(node.id) } : node} level=${level} heat=${heat?.get(node.id)}
       isSelected=${node.id === selected} isFound=${found?.has(node.id)} isDim=${found && !found.has(node.id)} onPick=${onPick} onToggle=${onToggle} />`)}`;
