@@ -39,7 +39,8 @@ def test_unknown_types_and_bad_parameters_are_listed_together(tmp_path: Path) ->
         op("pnnx.Output", "out", "3"),
     )
     assert [str(problem) for problem in engine.check(*paths)] == [
-        "no layer for 1 operator type: 'nn.Relu' (a; did you mean 'nn.ReLU'?)",
+        "no layer for 1 operator type: 'nn.Relu' (a; did you mean 'nn.ReLU'?); --plugin FILE.py loads layers "
+        "of your own (engine.register)",
         "b (nn.LeakyReLU): unknown parameter 'slope', expected input, negative_slope",
         "c (nn.LeakyReLU): parameter 'negative_slope': wrong kind of value: found 'steep', expected float",
     ]
@@ -67,7 +68,7 @@ def test_a_strict_check_makes_them_errors_with_what_was_found_and_expected(tmp_p
     lines = [INPUT, op("nn.ReLU", "a", "0", "1"), op("nn.ReLU", "b", "1", "2"), op("pnnx.Output", "out", "2")]
     problems = engine.check(*saved(tmp_path, *lines, _0=(1, 3), _1=(1, 4), _2=(2, 3)), strict=True)
     assert [type(problem) for problem in problems] == [engine.GraphError] * 2
-    cause = "perhaps a slice on an open dimension is dropped; export it with a bound taken from the size"
+    cause = "possible cause: a slice on an open dimension is dropped; export it with a bound taken from the size"
     assert [str(problem) for problem in problems] == [
         "a (nn.ReLU): operand '1' contradicts the file: found [1, 3] float32, expected [1, 4] float32 as annotated; "
         + cause,
