@@ -12,7 +12,7 @@ from itertools import chain
 
 import numpy as np
 
-from engine.compiler.kernels.recurrent.beside import LINE_WORDS
+from engine.compiler.kernels.recurrent.progress import LINE_WORDS
 from engine.compiler.kernels.recurrent.recurrence import Recurrence
 from engine.compiler.kernels.recurrent.stack import RecurrentStack
 from engine.compiler.lowering.steps import KernelStep, Pointer, Step, copy, pointer
@@ -115,7 +115,7 @@ def _pipelined(layers: Sequence[_Layer]) -> Iterator[KernelStep]:
     operators = _operators(layers)
     words = row_major((len(layers), LINE_WORDS), _WORD)
     yield copy(constant(np.zeros(words.shape, _WORD)), words, operators[:1], host)
-    kernels = [replace(layer.kernel, waits=number > 0, tells=number < last) for number, layer in enumerate(layers)]
+    kernels = [replace(layer.kernel, waits=number > 0, publishes=number < last) for number, layer in enumerate(layers)]
     given = [(*layer.step.pointers, *_counts(words, number, last)) for number, layer in enumerate(layers)]
     yield KernelStep(
         kernel=RecurrentStack(host=host, layers=tuple(kernels)),

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from engine.compiler.codegen.ir import Index, Value, as_value
 from engine.compiler.kernels.recurrent.ahead import Ahead
-from engine.compiler.kernels.recurrent.beside import tell, wait_for
 from engine.compiler.kernels.recurrent.block import copy_row
+from engine.compiler.kernels.recurrent.progress import publish, wait_for
 from engine.compiler.kernels.recurrent.writer import Writer
 
 
@@ -53,7 +53,7 @@ class AheadWriter:
 
                 self.writer.step(step.index, source, meanwhile)
             if self.writer.own is not None:
-                tell(f, self.writer.own, f.minimum(f.add(first, size), self.writer.kernel.steps))
+                publish(f, self.writer.own, f.minimum(f.add(first, size), self.writer.kernel.steps))
             if self._jobs > self._calls * size:
                 with f.when(has_next):
                     self._jobs_alone(following, self._calls * size)

@@ -72,7 +72,7 @@ class Layout(Kernel):
         ahead: blocking of the input projection if the kernel computes it.
         rounds: round h to bytes before it is multiplied; needs a chunk of all rows and units in whole vectors.
         waits: wait for the steps of the layer below, which runs in parallel.
-        tells: publish the number of finished steps for the layer above.
+        publishes: publish the number of finished steps for the layer above.
         groups: parts of a step, of one direction, that threads share; 0 if a chunk computes complete steps.
     """
 
@@ -89,7 +89,7 @@ class Layout(Kernel):
     ahead: Ahead | None = None
     rounds: bool = False
     waits: bool = False
-    tells: bool = False
+    publishes: bool = False
     groups: int = 0
 
     def dynamic(self, sizes: Sizes) -> Self:
@@ -110,7 +110,7 @@ class Layout(Kernel):
         """Number of pointer arguments."""
         finals = sum(each is not None for each in self.final)
         ends = self.directions * (1 + (self.sequence is not None)) + len(self.initial) + finals
-        return ends + 2 + (self.ahead is not None) + self.waits + self.tells + bool(self.groups)
+        return ends + 2 + (self.ahead is not None) + self.waits + self.publishes + bool(self.groups)
 
     @property
     def gates(self) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.compiler.codegen.ir import Index, Value, as_value
-from engine.compiler.kernels.recurrent.beside import LINE_WORDS, claim, count, draw, wait_for
+from engine.compiler.kernels.recurrent.progress import LINE_WORDS, claim, count, next_ticket, wait_for
 from engine.compiler.kernels.recurrent.writer import Writer
 
 _WORD_BYTES = 8
@@ -41,7 +41,7 @@ class SharedWriter:
         done, first, last, *_ = (self._word(k) for k in range(words_of(0)))
         with f.when(claim(f, first, 0)):
             self.writer.begin()
-            draw(f, done)
+            next_ticket(f, done)
         near = f.reserve(1, _WORD_BYTES)
         f.store(as_value(self.home), near, _WORD_BYTES)
         # A late thread begins at the current step of the others.
@@ -67,7 +67,7 @@ class SharedWriter:
             with f.when(f.compare("eq", count(f, word), as_value(step))), f.when(claim(f, word, step)):
                 self._compute(step, group)
                 f.store(as_value(group), near, _WORD_BYTES)
-                draw(f, done)
+                next_ticket(f, done)
 
     def _compute(self, step: Index, group: Index) -> None:
         writer, f = self.writer, self.writer.f

@@ -15,7 +15,7 @@ from typing import Self
 
 from engine.compiler.codegen.ir import Module, Sizes, Value, as_value
 from engine.compiler.kernels.kernel import Kernel, start
-from engine.compiler.kernels.recurrent.beside import draw
+from engine.compiler.kernels.recurrent.progress import next_ticket
 from engine.compiler.kernels.recurrent.recurrence import Recurrence
 
 _POINTER_BYTES = 8
@@ -51,7 +51,7 @@ class RecurrentStack(Kernel):
         for layer in {each.name: each for each in self.layers}.values():
             layer.emit(module)
         f, (words,), _chunk = start(module, self, 1)
-        number, first = draw(f, words), 1
+        number, first = next_ticket(f, words), 1
         for k, layer in enumerate(self.layers):
             with f.when(f.compare("eq", number, Value(str(k), "i64"))):
                 f.call(layer.name, [f.at(f.parameters[0], first, _POINTER_BYTES), as_value(0)])

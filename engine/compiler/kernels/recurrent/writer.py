@@ -37,7 +37,9 @@ class Writer:
         self.scratch = next(given)
         self.ring = None if kernel.ahead is None else next(given)
         self.final = [None if each is None else next(given) for each in kernel.final]
-        self.below, self.own = (next(given) if takes_sizes else None for takes_sizes in (kernel.waits, kernel.tells))
+        self.below, self.own = (
+            next(given) if takes_sizes else None for takes_sizes in (kernel.waits, kernel.publishes)
+        )
         self.counts = next(given) if kernel.groups else None
 
     def emit(self, steps: Callable[[], None]) -> None:

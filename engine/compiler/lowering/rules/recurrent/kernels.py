@@ -15,7 +15,6 @@ from engine.compiler.kernels.convolution.conv import Conv
 from engine.compiler.kernels.convolution.tiles import choose_tile
 from engine.compiler.kernels.kernel import Strides
 from engine.compiler.kernels.recurrent.ahead import Ahead
-from engine.compiler.kernels.recurrent.beside import LINE_WORDS
 from engine.compiler.kernels.recurrent.blocking import (
     Blocking,
     choose_ahead,
@@ -26,6 +25,7 @@ from engine.compiler.kernels.recurrent.blocking import (
 from engine.compiler.kernels.recurrent.cells import GATES, CellKind
 from engine.compiler.kernels.recurrent.layout import CellWeights, States, Steps
 from engine.compiler.kernels.recurrent.packing import gate_rows, spread, widths
+from engine.compiler.kernels.recurrent.progress import LINE_WORDS
 from engine.compiler.kernels.recurrent.recurrence import Recurrence
 from engine.compiler.kernels.recurrent.shared_writer import words_of
 from engine.compiler.lowering.context import Context

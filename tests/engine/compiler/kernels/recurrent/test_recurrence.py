@@ -12,7 +12,6 @@ from engine.compiler.codegen.host import Host, describe
 from engine.compiler.codegen.ir import Module
 from engine.compiler.kernels.channels import panels_of
 from engine.compiler.kernels.recurrent.ahead import Ahead
-from engine.compiler.kernels.recurrent.beside import LINE_WORDS
 from engine.compiler.kernels.recurrent.blocking import (
     SHARED_SIZE,
     Blocking,
@@ -24,6 +23,7 @@ from engine.compiler.kernels.recurrent.blocking import (
 from engine.compiler.kernels.recurrent.cells import GATES, CellKind
 from engine.compiler.kernels.recurrent.layout import CellWeights, States, Steps
 from engine.compiler.kernels.recurrent.packing import gate_rows, spread
+from engine.compiler.kernels.recurrent.progress import LINE_WORDS
 from engine.compiler.kernels.recurrent.recurrence import Recurrence
 from engine.compiler.kernels.recurrent.shared_writer import words_of
 from engine.tensor import Array

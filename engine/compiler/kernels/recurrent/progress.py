@@ -13,7 +13,7 @@ LINE_WORDS: Final = 8
 """Distance of counts, in words of 8 bytes."""
 
 
-def draw(f: Function, word: Value) -> Value:
+def next_ticket(f: Function, word: Value) -> Value:
     """Take the next number: 0 for the first caller."""
     return f.op("i64", f"atomicrmw add ptr {word.text}, i64 1 acq_rel, align 8")
 
@@ -30,7 +30,7 @@ def claim(f: Function, word: Value, number: Index) -> Value:
     return f.op("i1", f"extractvalue {{ i64, i1 }} {pair.text}, 1")
 
 
-def tell(f: Function, word: Value, number: Index) -> None:
+def publish(f: Function, word: Value, number: Index) -> None:
     """Publish the number of finished steps."""
     f.do(f"store atomic i64 {as_value(number).text}, ptr {word.text} release, align 8")
 
