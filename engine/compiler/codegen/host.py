@@ -24,7 +24,7 @@ class Memory:
     """Caches of a core, and the cost of a byte by its origin, relative to a product of two vectors.
 
     Only visible time counts: most of a transfer overlaps with computation. The defaults were measured on Zen 4;
-    ``measuring.judging`` replaces them by measurements of other machines.
+    ``measuring.cost_parameters`` replaces them by measurements of other machines.
 
     Args:
         line_bytes: of a cache line.

@@ -13,7 +13,7 @@ from typing import Any, Final
 from engine.compiler.cache.notes import read_note, write_note
 from engine.compiler.codegen.host import Host, cpu_name, detect
 from engine.compiler.measuring.caches import Caches, find_caches
-from engine.compiler.measuring.judging import judge
+from engine.compiler.measuring.cost_parameters import host_from_rates
 from engine.compiler.measuring.machines import known_rates
 from engine.compiler.measuring.rates import NAMES, Rates
 from engine.memory.resources import available_cores
@@ -45,7 +45,7 @@ def host_by(place: Path | None) -> Host:
     rates, known = _kept(host, place, caches), known_rates(host)
     if known is not None:  # a calibration does not include prefetch distances
         rates = replace(rates or known, caches=caches, fetched=known.fetched, stranded=known.stranded)
-    return _with_caches(host, caches) if rates is None else judge(host, rates)
+    return _with_caches(host, caches) if rates is None else host_from_rates(host, rates)
 
 
 def rates_of(host: Host, place: Path | None, *, again: bool = False) -> Rates:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from engine.compiler.codegen.host import Host, describe
-from engine.compiler.measuring.judging import judge
+from engine.compiler.measuring.cost_parameters import host_from_rates
 from engine.compiler.measuring.machines import RATES
 
-MACHINES: Final[dict[str, Host]] = {name: judge(describe(level), rates) for name, (level, rates) in RATES.items()}
+MACHINES: Final[dict[str, Host]] = {
+    name: host_from_rates(describe(level), rates) for name, (level, rates) in RATES.items()
+}
 ZEN_3, ZEN_4, ZEN_5 = (MACHINES[f"Zen {number}"] for number in (3, 4, 5))
 EMERALD_RAPIDS, GRANITE_RAPIDS = MACHINES["Emerald Rapids"], MACHINES["Granite Rapids"]

@@ -17,11 +17,11 @@ from engine.compiler.codegen.host import describe, detect
 from engine.compiler.measuring import machines, record
 from engine.compiler.measuring.bench import measure
 from engine.compiler.measuring.caches import Caches
-from engine.compiler.measuring.judging import judge
+from engine.compiler.measuring.cost_parameters import host_from_rates
 from engine.compiler.measuring.machines import RATES
 from engine.compiler.measuring.rates import Rates
 from engine.options import Options
-from tests.engine.compiler.measuring.test_judging import rates
+from tests.engine.compiler.measuring.test_cost_parameters import rates
 
 
 class Measured:
@@ -70,7 +70,7 @@ def test_kernels_are_chosen_by_micro_architecture_and_nothing_is_measured(
     caches = Caches(64, 32 << 10, 2 << 20, 64 << 20)
     monkeypatch.setattr(record, "find_caches", lambda: caches)
     known = dataclasses.replace(RATES[name][1], caches=caches)
-    assert record.this_host(Options(cache=None)) == judge(detect(), known) and measured.count == 0
+    assert record.this_host(Options(cache=None)) == host_from_rates(detect(), known) and measured.count == 0
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_machine_that_was_calibrated_is_what_it_was_measured_to_be(measured: M
     rates = record.rates_of(detect(), tmp_path, again=True)
     assert measured.count == 1
     found, ahead = record.this_host(Options(cache=tmp_path)), record.this_host(Options(cache=None)).memory
-    measured_host = judge(detect(), rates)
+    measured_host = host_from_rates(detect(), rates)
     assert (found.chunk_flops, found.memory.memory_cost) == (
         measured_host.chunk_flops,
         measured_host.memory.memory_cost,

@@ -37,7 +37,7 @@ _LEAST_REPEATS_X86: Final = 1.0
 _CHUNK_S: Final = 4.3e-6
 
 
-def judge(host: Host, rates: Rates) -> Host:
+def host_from_rates(host: Host, rates: Rates) -> Host:
     """Return a host with the parameters that measured rates give.
 
     Args:

@@ -16,7 +16,7 @@ from engine.compiler.kernels.winograd.blocking import choose, choose_blocking
 from engine.compiler.kernels.winograd.stages import Scratch, emit_product
 from engine.compiler.kernels.winograd.transforms import Filtering
 from engine.compiler.measuring.caches import Caches
-from engine.compiler.measuring.judging import judge
+from engine.compiler.measuring.cost_parameters import host_from_rates
 from engine.compiler.measuring.rates import Rates
 from tests.engine.compiler.machines import EMERALD_RAPIDS, GRANITE_RAPIDS, MACHINES, ZEN_4, ZEN_5
 
@@ -40,14 +40,14 @@ def test_what_is_usual_of_wide_vectors_is_what_was_found_on_zen_4() -> None:
 @pytest.mark.parametrize("share", [0.85, 1.0, 1.15])
 def test_a_measurement_that_differs_a_little_describes_the_same_machine(share: float) -> None:
     for name in ("second", "last", "memory", "memory_shared", "repeats"):
-        changed = judge(describe("avx512"), rates(**{name: share * getattr(rates(), name)}))
+        changed = host_from_rates(describe("avx512"), rates(**{name: share * getattr(rates(), name)}))
         assert changed.memory == ZEN_4.memory and changed.repeats_a_product == 2
 
 
 @pytest.mark.parametrize("name", ["products", "chained", "repeats", "second", "last", "memory", "memory_shared"])
 @pytest.mark.parametrize("value", [1e3, 1e15])
 def test_no_measurement_describes_a_machine_there_cannot_be(name: str, value: float) -> None:
-    host = judge(describe("avx512"), rates(**{name: value}))
+    host = host_from_rates(describe("avx512"), rates(**{name: value}))
     assert 2 <= host.products_in_flight <= 16 and 0.5 <= host.repeats_a_product <= 4
     costs = {key: cost for key, cost in dataclasses.asdict(host.memory).items() if key.endswith("_cost")}
     assert all(1e-4 <= cost <= 10 for cost in costs.values())
@@ -55,7 +55,7 @@ def test_no_measurement_describes_a_machine_there_cannot_be(name: str, value: fl
 
 
 def test_caches_that_nobody_knows_are_the_usual_ones() -> None:
-    host = judge(describe("avx2"), dataclasses.replace(rates(), caches=Caches()))
+    host = host_from_rates(describe("avx2"), dataclasses.replace(rates(), caches=Caches()))
     assert (host.memory.first_bytes, host.memory.second_bytes) == (32 << 10, 1 << 20)
 
 
@@ -86,7 +86,7 @@ def test_weights_that_memory_brings_too_slowly_are_not_made_more_of() -> None:
     ],
 )
 def test_weights_are_fetched_as_far_ahead_as_memory_is_fast(fetched: tuple[float, ...], ahead: int) -> None:
-    host = judge(describe("avx512"), rates(fetched=tuple(1e9 * each for each in fetched)))
+    host = host_from_rates(describe("avx512"), rates(fetched=tuple(1e9 * each for each in fetched)))
     assert host.memory.ahead_bytes == ahead
 
 
@@ -104,7 +104,7 @@ def test_memory_is_read_in_several_places_where_that_is_clearly_faster(
 ) -> None:
     speeds = {"fetched": fetched, "stranded": stranded}
     found = rates(**{name: tuple(1e9 * each for each in speed) for name, speed in speeds.items()})
-    memory = judge(describe("avx512"), found).memory
+    memory = host_from_rates(describe("avx512"), found).memory
     assert (memory.streams, memory.stream_ahead_bytes) == (streams, ahead)
 
 
@@ -124,7 +124,7 @@ def test_memory_is_read_in_several_places_where_that_is_clearly_faster(
 )
 def test_numbers_are_seen_repeated_more_slowly_than_they_can_be(level: str, share: float, repeats: float) -> None:
     """Zen 3 repeats a number for each product, and was seen to do so for seven of ten, Emerald Rapids for six."""
-    assert judge(describe(level), rates(repeats=share * rates().products)).repeats_a_product == repeats
+    assert host_from_rates(describe(level), rates(repeats=share * rates().products)).repeats_a_product == repeats
 
 
 def test_where_the_last_level_is_slow_images_that_it_holds_are_not_gathered_by_tiles() -> None:
