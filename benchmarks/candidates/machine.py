@@ -19,7 +19,7 @@ from engine.compiler.kernels.winograd import blocking as winograd
 from engine.compiler.kernels.winograd.stages import Scratch, emit_input, emit_output, emit_product, spread
 from engine.compiler.kernels.winograd.transforms import Filtering
 from engine.compiler.measuring import probes
-from engine.compiler.tuning.tuner import shared_out
+from engine.compiler.tuning.tuner import idle_cost
 from tests.engine.compiler.machines import MACHINES
 
 # A branch that is guessed wrong at the end of a loop, and a call.
@@ -117,7 +117,7 @@ class Machine:
         total = blocks * repeats * sums
         total += blocks * b.tiles * (groups * in_vectors * into + work.count * out)
         total += self._moved(work, b, blocks, groups, depths, repeats)
-        return winograd._bounded(self.host, total * shared_out(blocks * groups), work.weights)
+        return winograd._bounded(self.host, total * idle_cost(blocks * groups), work.weights)
 
     def _moved(
         self, work: winograd._Work, b: winograd.Blocking, blocks: int, groups: int, depths: int, repeats: int

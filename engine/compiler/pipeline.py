@@ -126,7 +126,7 @@ class CompilePipeline:
             try:
                 lowering = self._lower_or_unchanged(lower)
                 executable = self._assemble(lowering, progress, cores, weights)
-                return replace(executable, tuned=tuner.told)
+                return replace(executable, tuned=tuner.measured)
             except RefusedError as error:
                 defects |= error.defects
                 can_do_otherwise = retries.learn(error.reasons)

@@ -34,7 +34,7 @@ class Verdict:
     """Result of measuring the candidates of a kernel.
 
     Args:
-        kernel, time_us: the fastest, formatted by ``spelled``, and its time.
+        kernel, time_us: the fastest, formatted by ``variant``, and its time.
         first, first_us: the model's choice and its time.
     """
 
@@ -52,11 +52,11 @@ class Tuner:
         stopwatch: measures kernels that this tuner has not measured yet; None to use only stored results.
 
     Attributes:
-        told: measured results by operator, from this compilation or earlier ones.
+        measured: results by operator, from this compilation or earlier ones.
     """
 
     def __init__(self, place: Path | None, host: Host, stopwatch: Stopwatch | None = None) -> None:
-        self.told: dict[str, dict[str, Any]] = {}
+        self.measured: dict[str, dict[str, Any]] = {}
         self._place = place
         self._host = host
         self._stopwatch = stopwatch
@@ -76,40 +76,40 @@ class Tuner:
             return first
         kernels = [first, *islice(candidates, CANDIDATES - 1)]
         if verdict is None and self._stopwatch is not None:
-            verdict = self._known[key] = _judge(kernels, self._stopwatch.times([step_of(each) for each in kernels]))
+            verdict = self._known[key] = _verdict(kernels, self._stopwatch.times([step_of(each) for each in kernels]))
             if self._place is not None:
                 write_note(self._place, key, json.dumps(asdict(verdict)).encode())
         assert verdict is not None
-        found = next((each for each in kernels if spelled(each) == verdict.kernel), None)
+        found = next((each for each in kernels if variant(each) == verdict.kernel), None)
         if found is None:  # stored by another version, which had other candidates
             return first
-        self.told[operator] = asdict(verdict)
+        self.measured[operator] = asdict(verdict)
         return found
 
     def _read(self, key: str) -> Verdict | None:
         content = None if self._place is None else read_note(self._place, key)
         try:
-            told = json.loads(content or b"")
+            found = json.loads(content or b"")
             return Verdict(
-                kernel=str(told["kernel"]),
-                time_us=float(told["time_us"]),
-                first=str(told["first"]),
-                first_us=float(told["first_us"]),
+                kernel=str(found["kernel"]),
+                time_us=float(found["time_us"]),
+                first=str(found["first"]),
+                first_us=float(found["first_us"]),
             )
         except (ValueError, TypeError, KeyError, RecursionError):
             return None
 
 
-def _judge(kernels: Sequence[Kernel], times: Sequence[float]) -> Verdict:
-    costs = [time * shared_out(kernel.chunks) for kernel, time in zip(kernels, times, strict=True)]
+def _verdict(kernels: Sequence[Kernel], times: Sequence[float]) -> Verdict:
+    costs = [time * idle_cost(kernel.chunks) for kernel, time in zip(kernels, times, strict=True)]
     best = min(range(len(kernels)), key=lambda k: costs[k])
     if not costs[best] < (1 - LEAST_SAVED) * costs[0]:
         best = 0
     first, chosen = kernels[0], kernels[best]
-    return Verdict(kernel=spelled(chosen), time_us=times[best] * 1e6, first=spelled(first), first_us=times[0] * 1e6)
+    return Verdict(kernel=variant(chosen), time_us=times[best] * 1e6, first=variant(first), first_us=times[0] * 1e6)
 
 
-def shared_out(chunks: int) -> float:
+def idle_cost(chunks: int) -> float:
     """Return the cost of idle threads, as a factor averaged over the usual numbers of threads."""
     return sum(part * threads * -(-chunks // threads) / chunks for threads, part in THREADS)
 
@@ -120,7 +120,7 @@ def geometry(kernel: Kernel) -> str:
     return f"{kernel.kind} {[pair for pair in given if pair[0] not in (*_CHOSEN, 'host')]}"
 
 
-def spelled(kernel: Kernel) -> str:
+def variant(kernel: Kernel) -> str:
     """Return the fields that distinguish a kernel from other candidates for the same result."""
     chosen = [each.name for each in fields(kernel) if each.name in _CHOSEN]
     return " ".join([kernel.kind, *(f"{name}={getattr(kernel, name)}" for name in chosen)])

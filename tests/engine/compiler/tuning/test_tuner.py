@@ -105,10 +105,10 @@ def test_every_candidate_computes_the_same(name: str, winner: int, fake: type[Fa
     graph, inputs = GRAPHS[name]
     fake.winner = winner
     found = session(graph)
-    (told,) = (found.prepare(tune=True) or {})["tuned"].values()
+    (tuned,) = (found.prepare(tune=True) or {})["tuned"].values()
     (offered,) = fake.offered
     assert len(set(offered)) == len(offered) >= 2
-    assert (told["kernel"] == told["first"]) == (winner == 0)
+    assert (tuned["kernel"] == tuned["first"]) == (winner == 0)
     expected = engine.Session(graph, backend="reference").run(inputs)[0]
     np.testing.assert_allclose(found.run(inputs)[0], expected, rtol=1e-3, atol=1e-4)
 
@@ -164,10 +164,10 @@ def test_a_note_that_says_nothing_of_use_is_as_good_as_none(content: bytes, tmp_
 
 def test_what_saves_little_or_leaves_threads_idle_is_not_taken() -> None:
     kernels = [kernel(4, 7), kernel(2, 14), kernel(28, 1)]
-    assert tuner._judge(kernels, [1.0, 0.98, 2.0]).kernel == tuner.spelled(kernels[0])
-    assert tuner._judge(kernels, [1.0, 0.9, float("inf")]).kernel == tuner.spelled(kernels[1])
-    assert tuner.shared_out(1) > tuner.shared_out(3) > tuner.shared_out(64)
-    assert tuner.shared_out(4) == pytest.approx(1.0)
+    assert tuner._verdict(kernels, [1.0, 0.98, 2.0]).kernel == tuner.variant(kernels[0])
+    assert tuner._verdict(kernels, [1.0, 0.9, float("inf")]).kernel == tuner.variant(kernels[1])
+    assert tuner.idle_cost(1) > tuner.idle_cost(3) > tuner.idle_cost(64)
+    assert tuner.idle_cost(4) == pytest.approx(1.0)
 
 
 def kernel(rows: int, columns: int) -> Conv:
@@ -178,7 +178,7 @@ def kernel(rows: int, columns: int) -> Conv:
 def test_kernels_of_one_geometry_have_one_note_whatever_was_chosen_for_them() -> None:
     one, other = kernel(4, 7), kernel(2, 14)
     assert tuner.geometry(one) == tuner.geometry(other)
-    assert tuner.spelled(one) != tuner.spelled(other)
+    assert tuner.variant(one) != tuner.variant(other)
 
 
 def test_the_best_of_a_ranking_is_what_is_chosen_without_one() -> None:
@@ -188,5 +188,5 @@ def test_the_best_of_a_ranking_is_what_is_chosen_without_one() -> None:
 
 
 def test_a_real_stopwatch_finds_what_kernels_take(tmp_path: Path) -> None:
-    (told,) = (session(convolution(), tmp_path).prepare(tune=True) or {})["tuned"].values()
-    assert 0 < told["time_us"] < 1e6 and 0 < told["first_us"] < 1e6
+    (tuned,) = (session(convolution(), tmp_path).prepare(tune=True) or {})["tuned"].values()
+    assert 0 < tuned["time_us"] < 1e6 and 0 < tuned["first_us"] < 1e6
