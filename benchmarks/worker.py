@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
-from app.measuring.rivals import told
+from app.measuring.rivals import message_of
 from app.measuring.timing import turn
 from benchmarks.memory import proportional_bytes, resident_bytes
 
@@ -60,7 +60,7 @@ def _with_failure(replies: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]
     try:
         yield from replies
     except Exception as error:
-        yield {"failure": told(error)}
+        yield {"failure": message_of(error)}
 
 
 def _replies(options: argparse.Namespace) -> Iterator[dict[str, Any]]:

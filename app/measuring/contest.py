@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from app.measuring.rivals import Array, RivalError, Run, told
+from app.measuring.rivals import Array, RivalError, Run, message_of
 from app.measuring.timing import Times, take_turns
 
 # Winograd in float32 stays within 1e-4 in deep networks; unrequested bfloat16 would be at 1e-2.
@@ -46,15 +46,15 @@ class Contest:
         try:
             answer = run(self._inputs)
         except Exception as exc:  # third-party libraries raise anything
-            raise RivalError(f"cannot run it: {told(exc)}") from exc
+            raise RivalError(f"cannot run it: {message_of(exc)}") from exc
         error = error_share(answer, self._expected)
         if not error <= ALLOWED_SHARE:
             raise RivalError(f"wrong answer: it differs by {error:.1e} of the largest magnitude")
         self._runs[name], self.errors[name] = run, error
 
-    def measure(self, seconds: float, tell: Callable[[int, int], None]) -> dict[str, Times]:
+    def measure(self, seconds: float, report: Callable[[int, int], None]) -> dict[str, Times]:
         """Return the times of all engines, run in turn."""
-        return take_turns({name: partial(run, self._inputs) for name, run in self._runs.items()}, seconds, tell)
+        return take_turns({name: partial(run, self._inputs) for name, run in self._runs.items()}, seconds, report)
 
 
 def error_share(found: Sequence[NDArray[Any]], expected: Sequence[NDArray[Any]], *, has_columns: bool = False) -> float:

@@ -60,7 +60,7 @@ def load(name: str, model: Path, given: dict[str, str | None], threads: int) -> 
     try:
         return f"{name} {version(rival.distribution)}", rival.make(module, path, threads)
     except Exception as exc:  # third-party libraries raise anything
-        raise RivalError(f"cannot load '{path}': {told(exc)}") from exc
+        raise RivalError(f"cannot load '{path}': {message_of(exc)}") from exc
 
 
 def _onnxruntime(module: Any, path: Path, threads: int) -> Run:
@@ -123,6 +123,6 @@ def _stem(model: Path) -> str:
     return model.name.removesuffix(".param").removesuffix(".pnnx").removesuffix(".onnx")
 
 
-def told(exc: Exception) -> str:
+def message_of(exc: Exception) -> str:
     """Return the type and first line of an exception."""
     return f"{type(exc).__name__}: {str(exc).strip().partition(chr(10))[0]}"

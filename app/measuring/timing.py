@@ -23,18 +23,18 @@ class Times:
 
 
 def take_turns(
-    engines: Mapping[str, Callable[[], object]], seconds: float, tell: Callable[[int, int], None]
+    engines: Mapping[str, Callable[[], object]], seconds: float, report: Callable[[int, int], None]
 ) -> dict[str, Times]:
     """Run every engine for a total of ``seconds``, a tenth of it in each round.
 
     Taking turns spreads disturbances evenly over all engines.
 
     Args:
-        tell: called with the number of the round and the number of rounds.
+        report: called with the number of the round and the number of rounds.
     """
     spent: dict[str, list[float]] = {name: [] for name in engines}
     for number, name in enumerate(turns(list(engines), ROUNDS)):
-        tell(number // len(engines), ROUNDS)
+        report(number // len(engines), ROUNDS)
         spent[name] += turn(engines[name], seconds / ROUNDS)[0]
     return {name: summary(times) for name, times in spent.items()}
 
