@@ -125,8 +125,8 @@ class Manifest:
 
     def print(self) -> bytes:
         """Return the content of the file."""
-        told = self.describe()
-        return json.dumps({**told, "sha256": _hash(told)}, indent=1).encode() + b"\n"
+        data = self.describe()
+        return json.dumps({**data, "sha256": _hash(data)}, indent=1).encode() + b"\n"
 
 
 def parse(content: bytes) -> Manifest:
@@ -136,43 +136,43 @@ def parse(content: bytes) -> Manifest:
         BundleError: it is damaged or of another format.
     """
     try:
-        told = json.loads(content)
-        if not isinstance(told, dict) or told.get("format") != FORMAT:
+        data = json.loads(content)
+        if not isinstance(data, dict) or data.get("format") != FORMAT:
             raise BundleError("not the manifest of a bundle", where=MANIFEST)
-        if told.get("version") != VERSION:
-            found = f"version {told.get('version')}"
+        if data.get("version") != VERSION:
+            found = f"version {data.get('version')}"
             raise BundleError("unsupported format", where=MANIFEST, found=found, expected=VERSION)
-        stated = told.pop("sha256", None)
-        found = _hash(told)
+        stated = data.pop("sha256", None)
+        found = _hash(data)
         if stated != found:
             raise BundleError("the manifest was altered", where=MANIFEST, found=f"sha256 {found}", expected=stated)
-        return _manifest(told)
+        return _manifest(data)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise BundleError(
             "the manifest is damaged", where=MANIFEST, found=f"{type(error).__name__}: {error}"[:200]
         ) from None
 
 
-def _hash(told: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(told, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+def _hash(data: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(data, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def _manifest(told: Mapping[str, Any]) -> Manifest:
+def _manifest(data: Mapping[str, Any]) -> Manifest:
     """Build the manifest, checking each value.
 
     Raises:
         KeyError, TypeError, ValueError: a value is missing or invalid.
     """
-    files = {_name(name): _stated(each) for name, each in _limited(told["files"].items())}
-    programs = tuple(_program(each, files) for each in _limited(told["programs"]))
+    files = {_name(name): _stated(each) for name, each in _limited(data["files"].items())}
+    programs = tuple(_program(each, files) for each in _limited(data["programs"]))
     for name in (PARAM, WEIGHTS):
         if name not in files:
             raise ValueError(f"'{name}' is not listed in 'files'")
     return Manifest(
-        model=_text(told["model"]),
-        engine=_text(told["engine"]["version"]),
-        sources=_matched(_HASH, told["engine"]["sources"]),
-        host=_host(told["host"]),
+        model=_text(data["model"]),
+        engine=_text(data["engine"]["version"]),
+        sources=_matched(_HASH, data["engine"]["sources"]),
+        host=_host(data["host"]),
         programs=programs,
         files=files,
     )

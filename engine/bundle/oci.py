@@ -98,8 +98,8 @@ def _add(content: bytes, blobs: Path, kind: str) -> dict[str, Any]:
     return {"mediaType": kind, "digest": f"sha256:{digest}", "size": len(content)}
 
 
-def _dumped(told: dict[str, Any]) -> bytes:
-    return json.dumps(told, separators=(",", ":")).encode()
+def _dumped(data: dict[str, Any]) -> bytes:
+    return json.dumps(data, separators=(",", ":")).encode()
 
 
 def _write(path: Path, content: bytes) -> None:

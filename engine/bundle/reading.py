@@ -98,7 +98,7 @@ def open_bundle(path: str | os.PathLike[str], admit: Callable[[Manifest], object
                 return _take(place, folder, name, stated)
             if name == PARAM or name in first:
                 return _read(place, name, stated)
-            _look_at(place, name, stated)
+            _verify(place, name, stated)
             return None
 
         # Largest first: they take most of the time.
@@ -195,7 +195,7 @@ def _take(place: int, folder: str, name: str, stated: StatedFile) -> Array:
         return block
 
 
-def _look_at(place: int, name: str, stated: StatedFile) -> None:
+def _verify(place: int, name: str, stated: StatedFile) -> None:
     """Verify a file that is not needed yet."""
     with _file(place, name) as descriptor:
         _check_size(descriptor, name, stated)

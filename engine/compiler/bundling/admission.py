@@ -58,7 +58,7 @@ def admit(manifest: Manifest) -> None:
     fits = supports(known.level) if known.caches is None else here.key == known.key
     if not fits:
         problem = "the bundle was compiled for another kind of machine"
-        raise BundleError(problem, where=MANIFEST, found=_told(known), expected=_told(here))
+        raise BundleError(problem, where=MANIFEST, found=_format(known), expected=_format(here))
 
 
 def host_of(known: HostClass) -> Host:
@@ -80,7 +80,7 @@ def _processor() -> str:
         return "unknown"
 
 
-def _told(host: HostClass) -> str:
+def _format(host: HostClass) -> str:
     level = host.level or "an unsupported processor"
     if host.caches is None:
         return f"{level}, any processor"

@@ -64,6 +64,6 @@ class Carried:
         if self._digest is None:
             self._digest = carried_digest(self._graph, self._bundle.place_of)
         passes_off = ", ".join(sorted(self._options.passes_off))
-        told = (self._bundle.manifest.host.key, f"winograd {self._options.winograd}", f"passes off {passes_off}")
+        options = (self._bundle.manifest.host.key, f"winograd {self._options.winograd}", f"passes off {passes_off}")
         generator = f"bundle of sources {SOURCES}"
-        return program_key(self._graph, self._digest, specs, *told, generator=generator)
+        return program_key(self._graph, self._digest, specs, *options, generator=generator)

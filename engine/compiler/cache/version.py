@@ -60,12 +60,12 @@ def _llvmlite() -> str:
     """
     spec = find_spec("llvmlite")
     if spec is None or spec.origin is None:
-        return _told_version()
+        return _installed_version()
     found = [each.name for each in Path(spec.origin).parents[1].glob("llvmlite-*.dist-info")]
-    return found[0].removeprefix("llvmlite-").removesuffix(".dist-info") if len(found) == 1 else _told_version()
+    return found[0].removeprefix("llvmlite-").removesuffix(".dist-info") if len(found) == 1 else _installed_version()
 
 
-def _told_version() -> str:
+def _installed_version() -> str:
     from importlib.metadata import PackageNotFoundError, version
 
     try:

@@ -163,7 +163,7 @@ def test_how_the_user_registers_a_layer_of_the_engine_counts() -> None:
 
 def test_the_version_of_llvmlite_is_the_installed_one() -> None:
     """It is read from a folder's name; importlib.metadata is asked if that fails."""
-    assert version._llvmlite() == version._told_version() == importlib.metadata.version("llvmlite")
+    assert version._llvmlite() == version._installed_version() == importlib.metadata.version("llvmlite")
 
 
 @pytest.mark.parametrize("folders", [(), ("llvmlite-1.0.dist-info", "llvmlite-2.0.dist-info")])
