@@ -55,10 +55,10 @@ REASONS: Final = {
 
 
 def reason(module: str) -> str:
-    """Why types of a family have no kernel.
+    """Return why types of a family have no kernel.
 
     Raises:
-        KeyError: nobody has said so.
+        KeyError: no reason is listed for the family.
     """
     name = module.removeprefix("engine.layers.")
     return REASONS[name] if name in REASONS or not name.startswith("onnx.") else _ONNX_FORM

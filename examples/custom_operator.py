@@ -44,7 +44,7 @@ class Sub(engine.Layer):
         return self._in_order([wide, narrow])
 
     def _in_order(self, results: list[Any]) -> Any:
-        """The converter lists the results in the order of their first use, and drops those that nobody uses."""
+        """The converter lists the results in the order of their first use, and drops unused ones."""
         by_width = {result.shape[-1]: result for result in results}
         widths = [output.shape[-1] for output in self.annotations.outputs if output is not None]
         ordered = tuple(by_width[width] for width in widths)

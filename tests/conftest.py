@@ -53,7 +53,7 @@ def pytest_collection(session: pytest.Session) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """The tests that were collected are no garbage: nobody who collects it has to look through them every time."""
+    """Freeze the collected tests, so that no garbage collection has to scan them."""
     gc.enable()
     _set_aside()
     gc.set_threshold(10_000, 10, 10)  # what is set aside does not count: of the rest, all would be looked at too often

@@ -22,7 +22,7 @@ _tests = 0
 
 if _counter is not None:
     _counter.d_miss_threshold = 2**31 - 1
-    _counter.source = None  # files that nobody imports are added by the process that hands the tests out
+    _counter.source = None  # files that are never imported are added by the process that distributes the tests
 
 
 def collected() -> None:

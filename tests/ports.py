@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def unused_port() -> int:
-    """A port that nobody listens on, and that the system gives to nobody who asks it for any."""
+    """Return a port that has no listener and is outside the system's ephemeral range."""
     least, most = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
     choice = [*range(10_000, least), *range(most + 1, 1 << 16)] or [*range(least, most + 1)]
     while True:

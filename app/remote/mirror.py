@@ -194,7 +194,7 @@ def _heeding(chunks: Iterator[bytes], is_given_up: Callable[[], bool]) -> Iterat
         yield chunk
 
 
-"""What the file is called. Whoever writes it last of all says with it that the others are complete."""
+"""Name of the file with the archive's digest, written last: it marks the other files as complete."""
 """How the name of a file ends that holds the digest of the archive beside it."""
 
 

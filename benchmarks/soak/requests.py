@@ -116,7 +116,7 @@ def bad_requests(models: Path) -> list[Request]:
         Request("truncated picture", own, photo[: len(photo) // 2], png, 400),
         Request("no picture", own, b"not a picture", png, 400),
         Request("unknown type", own, b"hello", _typed("text/plain"), 415),
-        Request("unknown model", "/models/nobody/infer", b'{"inputs": [1]}', kind, 404),
+        Request("unknown model", "/models/unknown/infer", b'{"inputs": [1]}', kind, 404),
         Request("huge shape", own, huge, kind, 413),
         Request("V2 without inputs", v2, b"{}", {}, 400),
         Request("V2 cut off", v2, head[:-7], headers, 400),

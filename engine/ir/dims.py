@@ -81,7 +81,7 @@ class ShapeEnv:
         self._equals: dict[int, Terms] = {}  # atom -> what it equals by a guard; none of these atoms is in there
         self._reduced: dict[Terms, Terms] = {}
         # (atom, 0 or 1) -> its least or largest value by a guard, and that guard
-        self._narrowed: dict[tuple[int, int], tuple[int, tuple[str, Terms]]] = {}
+        self._tightened: dict[tuple[int, int], tuple[int, tuple[str, Terms]]] = {}
 
     def open(self, name: str, hint: int) -> int:
         """Open a size; 0 and 1 stay numbers.
@@ -369,10 +369,10 @@ class ShapeEnv:
         if relation == ">= 0":
             value += 0 if holds else -1 if sign > 0 else 1
         for side in (0, 1) if relation == "== 0" else (0,) if is_low else (1,):
-            earlier = self._narrowed.get((number, side))
+            earlier = self._tightened.get((number, side))
             if earlier is not None and earlier[1] in self.guards and earlier[1][0] == ">= 0":
                 del self.guards[earlier[1]]
-            self._narrowed[number, side] = value, key
+            self._tightened[number, side] = value, key
         self._bounds.clear()
         self._atom_bounds.clear()
 
@@ -385,8 +385,8 @@ class ShapeEnv:
                 ends.append(_bounds_of_quotient(self, atom.left, atom.right))
             elif atom.operation in ("max", "min"):
                 ends.append(_bounds_of_pair(self, atom.operation, atom.left, atom.right))
-            low = [end[0] for end in ends] + [self._narrowed.get((number, 0), (None,))[0]]
-            high = [end[1] for end in ends] + [self._narrowed.get((number, 1), (None,))[0]]
+            low = [end[0] for end in ends] + [self._tightened.get((number, 0), (None,))[0]]
+            high = [end[1] for end in ends] + [self._tightened.get((number, 1), (None,))[0]]
             self._atom_bounds[number] = (
                 max((end for end in low if end is not None), default=None),
                 min((end for end in high if end is not None), default=None),

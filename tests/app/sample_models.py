@@ -43,7 +43,7 @@ class Turnstile:
 
     def go_through(self) -> None:
         self.entered.release()
-        assert self.passes.acquire(timeout=PATIENCE_S), "nobody let the run through"
+        assert self.passes.acquire(timeout=PATIENCE_S), "the run was not released"
 
     def wait_until_entered(self) -> None:
         assert self.entered.acquire(timeout=PATIENCE_S), "no run came"

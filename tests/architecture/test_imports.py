@@ -157,7 +157,7 @@ ALLOWED: dict[str, set[str]] = {
     "app": {"engine"},
     "exporter": {"app.models.folder.layout", "engine"},
 }
-# What a library may be imported by; nobody else.
+# Packages that may import a library.
 DOORS: dict[str, tuple[str, ...]] = {
     "llvmlite": ("engine.compiler",),
     "fastapi": ("app",),
@@ -255,7 +255,7 @@ def test_a_library_is_imported_through_its_door_only(library: str) -> None:
     assert not wrong
 
 
-# numpy trusts whoever strides: layers make views from a file's numbers in one module, which checks both ends.
+# numpy does not check strides: layers make views from a file's numbers in one module, which checks both ends.
 WILD_VIEWS = ("as_strided", "sliding_window_view", "np.diagonal", ".diagonal(", "np.ndarray(", "from_address")
 
 _AS_STRIDED = re.compile(r'"(torch\.as_strided|aten::as_strided_copy)"')  # as a type of operators

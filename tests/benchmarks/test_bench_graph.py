@@ -36,7 +36,7 @@ def test_check_only_takes_no_turns() -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--threads", "0"], ["--batch", "x"], ["--engines", "nobody"], ["--check-only", "--export-only"]],
+    [["--threads", "0"], ["--batch", "x"], ["--engines", "unknown"], ["--check-only", "--export-only"]],
     ids=" ".join,
 )
 def test_command_line_refuses(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -37,7 +37,7 @@ def test_ratio_of_medians_may_name_another_rival() -> None:
         [record(OURS), record("quick", 10)],
         [record(OURS, 10), record("quick", failure="wrong answer")],
     ],
-    ids=["nobody", "no rivals", "not us", "ours not timed", "rival not timed"],
+    ids=["no records", "no rivals", "not us", "ours not timed", "rival not timed"],
 )
 def test_there_is_no_ratio_without_two_times(records: list[report.Record]) -> None:
     assert report.ratio(records) is None

@@ -342,7 +342,7 @@ def _webp(chance: random.Random) -> bytes:
 
 
 def _gif(chance: random.Random) -> bytes:
-    """Blocks between its head and its end that repeat, lie about their place, or hold codes nobody wrote."""
+    """Return a GIF whose blocks repeat, lie about their place, or hold random codes."""
     wide, high = (chance.choice((1, 6, 300, 7000, 65_535)) for _ in range(2))
     head = b"GIF89a" + struct.pack("<2H3B", wide, high, chance.choice((0, 0x80, 0xF7)), 0, 0)
     head += bytes(3 << (head[10] & 7) + 1) if head[10] & 0x80 else b""

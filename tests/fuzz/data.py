@@ -190,7 +190,7 @@ def attempt(case: list[Any]) -> str:
 
     Raises:
         DisagreementError: they do not say the same, or a layout in memory changed the answer.
-        EngineError: what stands for an exception that nobody foresaw.
+        EngineError: it stands for an unexpected exception.
     """
     return _attempt(case, agreed)
 

@@ -56,10 +56,10 @@ def lose(proto: Any, dice: random.Random) -> None:
 
 
 def rewire(proto: Any, dice: random.Random) -> None:
-    """Another value for an input or output, of any graph of the file: circles, values made twice, of nobody."""
+    """Change an input or output of any graph of the file: cycles, values defined twice, undefined values."""
     nodes = list(_nodes(proto.graph))
     op = _one(dice, nodes)
-    names = [name for each in nodes for name in (*each.input, *each.output)] + ["", "nobody"]
+    names = [name for each in nodes for name in (*each.input, *each.output)] + ["", "undefined"]
     if op is not None:
         side = op.input if dice.random() < 0.7 else op.output
         if len(side):

@@ -230,7 +230,7 @@ async def _refuse(error: ServiceError, send: Send) -> None:
 async def turn(settings: Settings) -> AsyncIterator[None]:
     """Hold the lock for loading models on this machine (or all that share the cache folder).
 
-    Where there is no such folder nobody waits: each compiles for itself anyway.
+    Without a cache folder there is no lock, because each process compiles for itself.
     """
     descriptor = _open(settings) if settings.cache else None
     end = asyncio.get_running_loop().time() + settings.load_timeout_s

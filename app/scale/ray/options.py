@@ -24,7 +24,7 @@ class ModelOptions(BaseModel):
         2.0, gt=0, description="Requests that wait or run for each replica, which Ray aims at."
     )
     max_ongoing_requests: int = Field(
-        64, ge=1, description="Requests that a replica has at once; more wait with whoever passes them on."
+        64, ge=1, description="Concurrent requests per replica; further ones wait in the caller's handle."
     )
     upscale_delay_s: float = Field(10.0, ge=0, description="How long there must be too few before there are more.")
     downscale_delay_s: float = Field(300.0, ge=0, description="How long there must be too many before there are fewer.")

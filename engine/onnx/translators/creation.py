@@ -1,4 +1,4 @@
-"""Triangles, diagonals and window functions."""
+"""Translators of triangles, diagonals and window functions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WINDOWS: Final = {
 @translates("Trilu", since=14)
 @translates("Trilu", domain=MICROSOFT)
 def triangle(node: Node) -> Value:
-    """torch.triu, or torch.tril."""
+    """Translate to torch.triu or torch.tril."""
     type, k = "torch.triu" if node.number("upper", 1) else "torch.tril", node.array(1)
     if node.is_given(1) and (k is None or k.size != 1):
         return node.make(type, node.input(0), node.input(1), labels=("input", "diagonal"))

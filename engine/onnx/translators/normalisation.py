@@ -104,7 +104,7 @@ def _weights(scale: Array, bias: Array) -> dict[str, Array]:
 
 @translates("LRN")
 def local_response_norm(node: Node) -> Value:
-    """nn.LocalResponseNorm; of an even number of neighbours ONNX has the odd one behind, PyTorch in front."""
+    """Translate to nn.LocalResponseNorm; for an even size ONNX has the extra channel behind, PyTorch in front."""
     x, size = node.input(0), node.number("size", 0)
     given: dict[str, Any] = {
         "alpha": node.real("alpha", 1e-4),
@@ -119,7 +119,7 @@ def local_response_norm(node: Node) -> Value:
 
 @translates("LpNormalization")
 def lp_norm(node: Node) -> Value:
-    """x divided by the norm of its row, zeros where that is zero."""
+    """Divide x by the norm of its row; zeros where that is zero."""
     x, axis, p = node.input(0), node.number("axis", -1), node.number("p", 2)
     if p not in (1, 2):
         raise ParameterError("p does not fit", found=p, expected="1 or 2")
@@ -134,7 +134,7 @@ def lp_norm(node: Node) -> Value:
 
 @translates("MeanVarianceNormalization")
 def mean_variance(node: Node) -> Value:
-    """(x - mean) / (deviation + 1e-9) over axes."""
+    """Translate to (x - mean) / (deviation + 1e-9) over axes."""
     x, axes = node.input(0), node.numbers("axes", (0, 2, 3))
     wide = widened(node, x)
     centred = node.make("torch.sub", wide, node.make("torch.mean", wide, dim=axes, keepdim=True))

@@ -72,7 +72,7 @@ Known: TypeAlias = Mapping[Node, object]
 Rule: TypeAlias = Callable[[Call, Known], Node | None]
 
 _EXACT: Final = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
-"""Dtypes in which a power is computed without widening."""
+"""Dtypes in which a power is computed without an upcast."""
 
 
 def simplified(

@@ -1,4 +1,4 @@
-"""``bench``: what is measured, and against whom. Times themselves are nobody's claim."""
+"""``bench``: what is measured, and against whom. Times themselves are not checked."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def right(inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
 
 @pytest.fixture
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Run], None]:
-    """Let somebody else run under the name of an engine."""
+    """Replace an engine by another function under its name."""
 
     def replace(name: str, run: Run) -> None:
         rival = Rival(module="json", distribution="numpy", kind=rivals.RIVALS[name].kind, make=lambda *_: run)

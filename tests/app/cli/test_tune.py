@@ -1,4 +1,4 @@
-"""``tune``: ways to run a model, measured; which is fastest is nobody's claim."""
+"""``tune``: ways to run a model, measured; which is fastest is not checked."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_one_that_answers_something_else_is_told_and_is_no_winner(
 
 @pytest.mark.parametrize(
     ("argv", "told"),
-    [(("linear", "--batch", "1000"), "--batch"), (("linear", "--vary", "all"), "--vary"), (("nobody",), "nobody")],
+    [(("linear", "--batch", "1000"), "--batch"), (("linear", "--vary", "all"), "--vary"), (("unknown",), "unknown")],
 )
 def test_what_cannot_be_meant_is_one_line(
     store: Path, capsys: pytest.CaptureFixture[str], argv: tuple[str, ...], told: str

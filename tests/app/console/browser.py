@@ -114,7 +114,7 @@ class Browser:
         self.script(gzip.decompress(AXE.read_bytes()).decode())
         found = self.driver.execute_async_script(
             "const [done] = arguments;"
-            # Colours on their way from one scheme to the other are nobody's choice.
+            # Colours in a transition between two schemes belong to neither.
             "const changes = document.getAnimations().filter((each) => each instanceof CSSTransition);"
             "Promise.allSettled(changes.map((each) => each.finished))"
             ".then(() => axe.run(document, {resultTypes: ['violations']})).then((r) => done(r.violations))"

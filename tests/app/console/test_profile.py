@@ -1,4 +1,4 @@
-"""Profiles in a real browser: times, threads and memory as pictures and as tables, on sizes that somebody asks for."""
+"""Profiles in a real browser: times, threads and memory as pictures and as tables, on sizes that the user enters."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_model_of_open_sizes_is_measured_on_its_sample_and_on_sizes_that_are_a
     )
     for place, size in ((2, "20"), (3, "24")):
         field = browser.one(f".sizes [aria-label='Dimension {place} of in0']")
-        # As somebody types: what a driver clears without telling the page, the page may fill again before keys come.
+        # Select and type like a user: a field that the driver clears without an event may be filled again by the page.
         field.send_keys(Keys.CONTROL, "a", Keys.NULL, size)
     browser.click(".sizes button", "Run")
     browser.one(".lead", "zeros of 1×3×20×24")

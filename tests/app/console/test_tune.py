@@ -45,7 +45,7 @@ def test_what_is_measured_can_be_cancelled_and_begun_again_by_keys_alone(browser
 
     browser.go("tune/digits?backend=reference&batch=1,2,4,8,16,32")
     browser.one(".tune-form button", "Measure")
-    browser.script(LONG, "10")  # so long that nobody is done before it is cancelled
+    browser.script(LONG, "10")  # long enough not to end before it is cancelled
     browser.one(".tune-form button", "Measure").send_keys(Keys.ENTER)
     browser.one(".trials tbody tr")
     browser.one(".tune-form button", "Cancel").send_keys(Keys.SPACE)

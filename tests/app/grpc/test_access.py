@@ -97,7 +97,7 @@ def test_settings_are_shown_to_who_may_see_what_is_served(locked: grpc.Channel, 
 
 
 def test_no_refusal_repeats_a_key(locked: grpc.Channel) -> None:
-    secret = "a-secret-nobody-may-see-0123456789"
+    secret = "a-secret-never-to-repeat-0123456789"
     for metadata in (
         ("x-api-key", secret),
         ("authorization", f"Bearer {secret}"),

@@ -157,7 +157,10 @@ def test_setting_grpc_max_calls_bounds_streams_that_are_abandoned_and_they_leave
         until(lambda: handlers.open == 4)
         assert call(made, "ModelInfer", GOOD).outputs
         codes = {stream.code().name for stream in streams if stream.done()}
-        assert codes <= {"RESOURCE_EXHAUSTED", "UNAVAILABLE"}  # by us, or by gRPC, of which nobody is told
+        assert codes <= {
+            "RESOURCE_EXHAUSTED",
+            "UNAVAILABLE",
+        }  # by the server, or by gRPC, unreported
         for stream in streams:
             stream.cancel()
     done.set()

@@ -66,7 +66,7 @@ def test_candidates_are_told_of_while_they_are_measured(client: Client) -> None:
         ("plus", {"passes_off": [["x"]]}, 400, "found 'x'"), ("plus", {"other": 1}, 400, "other"),
         ("plus", {"batch": list(range(1, 17)), "passes_off": [[], ["all"]], "tune": [True, False]}, 400, "candidates"),
         ("plus", {"sample": "../1/model.pnnx.bin"}, 404, "no sample"), ("open", QUICK, 400, "size open"),
-        ("nobody", QUICK, 404, "nobody"), ("plus", [], 400, "body"),
+        ("unknown", QUICK, 404, "unknown"), ("plus", [], 400, "body"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_measured_is_refused_by_its_status(
@@ -140,7 +140,7 @@ def test_without_a_body_random_values_are_compared_and_a_tolerance_is_heeded(cli
     [
         ("", 400), (",".join(["chain"] * 13), 400), ("chain:1:gpu", 400), ("chain:1:compiled:99999", 400),
         ("chain:1:compiled:9999", 400), ("chain:1:compiled:0", 400), ("chain:x y", 400), ("chain:9", 404),
-        ("nobody", 404), (":::", 400), ("open", 400), ("chain:1:compiled:1:1", 400), ("slow:-1", 400),
+        ("unknown", 404), (":::", 400), ("open", 400), ("chain:1:compiled:1:1", 400), ("slow:-1", 400),
     ],
 )  # fmt: skip
 def test_what_is_no_entry_is_refused(client: Client, entries: str, status: int) -> None:
@@ -173,5 +173,5 @@ def test_without_keys_only_the_machine_itself_and_the_servers_own_page_on_it_may
 
     assert refused("/models/m/tune", "127.0.0.1") is not is_let_in
     assert refused("/models/m/tune", "192.0.2.7")
-    # No page changes the server, whoever it is from.
+    # No web page may change the server, whatever its origin.
     assert refused("/v2/repository/models/m/load", "127.0.0.1") is (origin is not None)

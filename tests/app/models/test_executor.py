@@ -1,4 +1,4 @@
-"""Threads behind a bounded queue: who is let in, who is dropped, and that nobody is stranded."""
+"""Threads behind a bounded queue: admitted requests, dropped requests, and none left waiting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model's answers kept by their inputs: the right ones, within their bounds, and nobody's to write to."""
+"""Response cache of a model: right answers, bounded memory, read-only arrays."""
 
 from __future__ import annotations
 

@@ -166,7 +166,7 @@ def test_a_worker_that_comes_later_begins_with_the_last_call_of_each_subject() -
             await one.note(text, subject)
         two = await office.start(1)
         assert two.begun == [{"text": "b", "kept": True}, {"text": "c", "kept": True}]
-        again = await office.start(0)  # in the place of one that nobody has seen die
+        again = await office.start(0)  # replaces a worker whose death went unnoticed
         assert again.begun == two.begun
         await two.note("d", "z")
         assert again.texts == ["d"] and one.texts == ["a", "b", "c"]

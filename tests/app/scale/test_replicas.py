@@ -75,7 +75,7 @@ def test_requests_that_name_their_model_go_to_the_replica_that_holds_it(ray_url:
 
         # Ray hears of what a replica holds a moment after it does. From then on each holds one, and nothing is loaded.
         until(lambda: loads(is_named=True) == 0)
-        # Which does not come by itself: whoever is asked at random has to load it.
+        # Without the model id a request goes to a random replica, which has to load the model.
         assert loads(is_named=False) > 0
 
 

@@ -30,7 +30,7 @@ def test_items_are_counted_not_requests_and_groups_are_not_mixed() -> None:
         asked = await queue_up(scheduler, [Task(str(at), order, each) for at, each in enumerate(specs)])
         held.release.set()
         await asyncio.gather(first, *asked)
-        # 3 and 2 are more than 4, and nobody passes by another of the same group.
+        # 3 and 2 are more than 4, and no request overtakes another of its group.
         assert order.runs == [["held"], ["0"], ["1", "4"], ["2", "3"], ["5"]]
 
     run(test)

@@ -109,7 +109,7 @@ def test_graphs_asked_for_at_once_are_rendered_once_for_each_format(
 
     def counting(description: dict[str, object], format: str) -> str:
         rendered.append(format)
-        until(lambda: len(asked) >= 3 * 20)  # nobody comes too late
+        until(lambda: len(asked) >= 3 * 20)  # all have asked before the first rendering ends
         return render(description, format)
 
     async def asking(self: Drawings, key: Hashable, *more: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""Processes of one parent have one copy of what they all read; nobody can change it, and it goes with its users."""
+"""Processes of one parent share one read-only copy of their weights, which is freed with its last user."""
 
 from __future__ import annotations
 

@@ -104,9 +104,9 @@ def _graph(nodes: list[Any], **changes: Any) -> Any:
 
 GRAPHS: dict[str, Callable[[], Any]] = {
     "a circle": lambda: _graph([node("Add", ["x", "b"], ["y"]), node("Relu", ["y"], ["b"])]),
-    "a value of nobody": lambda: _graph([node("Relu", ["z"], ["y"])]),
+    "an undefined value": lambda: _graph([node("Relu", ["z"], ["y"])]),
     "a value made twice": lambda: _graph([node("Relu", ["x"], ["y"]), node("Abs", ["x"], ["y"])]),
-    "an output of nobody": lambda: _graph([node("Relu", ["x"], ["z"])]),
+    "an undefined output": lambda: _graph([node("Relu", ["x"], ["z"])]),
     "an axis out of range": lambda: _graph([node("Softmax", ["x"], ["y"], axis=2**62)]),
     "an attribute of another kind": lambda: _graph([node("Softmax", ["x"], ["y"], axis="last")]),
     "no inputs": lambda: _graph([node("Add", [], ["y"])]),

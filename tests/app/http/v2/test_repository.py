@@ -92,7 +92,7 @@ def test_a_model_that_is_unloaded_is_served_no_more_until_it_is_loaded_again(cli
     assert client.get("/models/first").json()["state"] == "unloaded"
     assert index(client) == [("1", "UNAVAILABLE", "unloaded")]
     assert [row["name"] for row in client.post("/v2/repository/index", json={"ready": True}).json()] == ["second"]
-    assert client.get("/health/ready").status_code == 200  # nobody wants it served
+    assert client.get("/health/ready").status_code == 200  # an unloaded model does not count
     unload(client)
     load(client)
     assert answer(client) == 1 and index(client) == [("1", "READY", "")]

@@ -1,4 +1,4 @@
-"""Loading side by side: one that is stuck, fails or ends its thread takes nobody with it."""
+"""Parallel loading: a load that hangs, fails or ends its thread does not affect the others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def nobody_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Work:
-    """A job that waits until it is let go; heeds nobody."""
+    """Job that waits until it is released and ignores cancellation."""
 
     def __init__(self) -> None:
         self.began = threading.Event()

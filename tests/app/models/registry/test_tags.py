@@ -1,4 +1,4 @@
-"""Names that stand for versions: wherever a number may stand, and never for a version that nobody can ask."""
+"""Version tags: accepted wherever a version number is, and never of a version that cannot be requested."""
 
 from __future__ import annotations
 

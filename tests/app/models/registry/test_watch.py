@@ -261,7 +261,7 @@ def test_a_server_looks_by_itself(tmp_path: Path) -> None:
         write(tmp_path, 3)
         end = time.monotonic() + PATIENCE_S
         while answer(client) != 3:
-            assert time.monotonic() < end, "nobody noticed"
+            assert time.monotonic() < end, "the change was not noticed"
     assert not [each for each in threading.enumerate() if each.name == "watch" and not each.daemon]
 
 

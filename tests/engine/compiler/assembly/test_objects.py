@@ -31,7 +31,7 @@ def test_who_is_no_longer_wanted_leaves_no_thread_behind() -> None:
 
     def refuse(stage: str, number: int, count: int) -> None:
         if stage == "assembling":
-            raise RunCancelledError("nobody wants it")
+            raise RunCancelledError("the run is cancelled")
 
     before = held()
     for _ in range(4):

@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[4]
 
 
 def fail(*_: object, **__: object) -> None:
-    raise AssertionError("nobody should have called this")
+    raise AssertionError("this must not be called")
 
 
 @pytest.mark.parametrize("make", [convolution, sorting])

@@ -179,7 +179,7 @@ class Machine:
             if thread.frames and not thread.asleep:
                 yield thread.name, self._step(state, number)
             elif thread.frames and self.may_wake:
-                yield "nobody", _with(state, number, self._number(thread._replace(asleep=0)))
+                yield "spurious wake-up", _with(state, number, self._number(thread._replace(asleep=0)))
 
     def _number(self, thread: Thread) -> int:
         number = self._numbers.setdefault(thread, len(self._threads))
@@ -263,7 +263,7 @@ class Machine:
                 return self._enter(thread._replace(frames=frames), callee, _arguments(line, values))
             elif line.form == "store":
                 if self.constants[_value(line.parts["a"], values)] != _value(line.parts["b"], values):
-                    raise ValueError("a word that nobody changes was changed")
+                    raise ValueError("a constant word was changed")
             else:
                 values[line.result] = self._compute(line, values)
         return thread._replace(frames=(*thread.frames[:-1], (name, at, _alive(function, at, values))))
@@ -324,8 +324,8 @@ def explore(machine: Machine, first: State) -> tuple[list[State], list[list[tupl
 
 
 def comes_to_an_end(edges: list[list[tuple[str, int]]]) -> bool:
-    """Return whether no thread can go on for ever; waking up for no reason does not count."""
-    following = [[after for name, after in each if name != "nobody"] for each in edges]
+    """Return whether no thread can go on for ever; spurious wake-ups do not count."""
+    following = [[after for name, after in each if name != "spurious wake-up"] for each in edges]
     waiting = [0] * len(edges)
     for after in (after for each in following for after in each):
         waiting[after] += 1

@@ -132,7 +132,7 @@ def test_a_measured_run_tells_which_thread_had_what_of_every_kernel_and_when() -
         spans = kernel["spans"]
         assert len({span["thread"] for span in spans}) == len(spans) and {span["thread"] for span in spans} <= {0, 1}
         assert all(span["begin_us"] <= span["end_us"] and span["chunks"] > 0 for span in spans)
-        assert before <= min(span["begin_us"] for span in spans)  # nobody begins before all have ended
+        assert before <= min(span["begin_us"] for span in spans)  # no thread begins before all have ended
         before = max(span["end_us"] for span in spans)
     assert session.run([x]).kernels == []
 

@@ -122,9 +122,9 @@ def check(code: str, workers: int, segments: tuple[int, ...], **how: Any) -> Mac
     generation = machine.shared.index(TEAM + protocol.GENERATION.offset)
     for state, following in zip(states, edges, strict=True):
         if not following and any(thread.frames for thread in machine.threads(state)):
-            raise BrokenError("a thread sleeps, and nobody is left to wake it")
+            raise BrokenError("a thread sleeps, and no thread is left to wake it")
         is_resting = state.ledger[0] == RESTING and state.memory[generation] & STOP != STOP
-        if is_resting and {name for name, _ in following} <= {"leader", "dismisser", "nobody"}:
+        if is_resting and {name for name, _ in following} <= {"leader", "dismisser", "spurious wake-up"}:
             words = {thread.asleep for thread in machine.threads(state) if thread.name == "worker"}
             if words != {TEAM + protocol.GENERATION.offset}:
                 raise BrokenError("a worker that has nothing to do does not sleep until the next run")
@@ -184,10 +184,10 @@ def stops_without_waking(text: str) -> str:
 @pytest.mark.parametrize(
     ("spoil", "workers", "segments", "message"),
     [
-        (checks_before_registering, 1, (2,), "nobody is left to wake it|until the next run"),
+        (checks_before_registering, 1, (2,), "no thread is left to wake it|until the next run"),
         (never_waits, 1, (0,), "began before"),
         (never_is_late, 1, (2, 2), "twice"),
-        (stops_without_waking, 1, (2,), "nobody is left to wake it"),
+        (stops_without_waking, 1, (2,), "no thread is left to wake it"),
     ],
 )
 def test_the_exploration_finds_what_spoilt_code_does(
@@ -202,7 +202,7 @@ def test_the_exploration_finds_what_spoilt_code_does(
 def test_nothing_in_the_table_can_be_left_out(rows: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     for row in rows:
         monkeypatch.setitem(PROTOCOL, row, replace(PROTOCOL[row], operation="load"))
-    with pytest.raises(BrokenError, match="nobody is left to wake it|until the next run"):
+    with pytest.raises(BrokenError, match="no thread is left to wake it|until the next run"):
         check(code(), 1, (2,))
 
 

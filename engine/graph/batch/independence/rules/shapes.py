@@ -310,7 +310,7 @@ def selected(use: Use) -> Value:
 
 
 @rule(Narrow)
-def narrowed(use: Use) -> Value:
+def axis_range(use: Use) -> Value:
     """Follow a part of an axis."""
     return kept(use.batch(), (checked_axis(use.layer.dim, use.first.rank),), "cuts")  # type: ignore[attr-defined]
 

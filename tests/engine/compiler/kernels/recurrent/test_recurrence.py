@@ -40,7 +40,7 @@ class Case:
     """A layer of random weights.
 
     Args:
-        gap: floats between rows that belong to nobody.
+        gap: unused floats between rows.
         groups: of a step that threads share; 0 where they do not.
     """
 

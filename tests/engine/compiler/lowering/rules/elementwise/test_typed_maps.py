@@ -60,7 +60,7 @@ def test_comparisons_and_logic(dtype: str) -> None:
         for other in ("bool", dtype, "float32") if IS_NIGHTLY or shape == SHAPES[-1] else (dtype,):
             inputs = [values(dtype, shape), values(other, shape[-1:])]
             assert set(kernels_of(inputs, [(type_, {}) for type_ in COMPARISONS])) == {"map"}
-        for numbers in ((0, 1, 300, -1, 0.5), (True,)):  # apart, for True is 1 to whoever looks for what is the same
+        for numbers in ((0, 1, 300, -1, 0.5), (True,)):  # separate, because True == 1 would be merged with 1
             with_each = [(type_, {"other": number}) for type_ in COMPARISONS for number in numbers]
             kernels_of([values(dtype, shape)], with_each)
 
