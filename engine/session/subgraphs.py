@@ -66,7 +66,7 @@ class CompiledSubgraph:
         self._runner = runner
         self._lock = threading.Lock()
         self._is_compilable: dict[Any, bool] = {}
-        self._foreseen: dict[tuple[TensorSpec, ...], list[object]] = {}
+        self._inferred: dict[tuple[TensorSpec, ...], list[object]] = {}
         self._is_new = True
 
     @property
@@ -84,13 +84,13 @@ class CompiledSubgraph:
         specs = tuple([each for each in inputs if isinstance(each, TensorSpec) and each.value is None])
         if len(specs) != len(inputs):
             return self._subgraph.infer(inputs)
-        found = self._foreseen.get(specs)
+        found = self._inferred.get(specs)
         if found is None:
             found = self._subgraph.infer(inputs)
             with self._lock:
-                if len(self._foreseen) >= _MAX_KNOWN:
-                    self._foreseen.clear()
-                self._foreseen[specs] = found
+                if len(self._inferred) >= _MAX_KNOWN:
+                    self._inferred.clear()
+                self._inferred[specs] = found
         return [*found]
 
     def run(self, inputs: Sequence[object]) -> list[object]:

@@ -247,7 +247,7 @@ def test_settings_cache_and_cache_dir_say_whether_and_where_code_is_kept(
     assert any(each.suffix == ".blueprint" for each in folder.iterdir())
 
 
-def test_what_nobody_sets_is_the_engines_default() -> None:
+def test_an_unset_option_has_the_engines_default() -> None:
     ours, theirs = Settings(), engine.Options()
     for name in ("backend", "threads", "winograd", "cache_max_bytes", "instances_max_bytes"):
         assert getattr(ours, name) == getattr(theirs, name)

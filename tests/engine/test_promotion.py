@@ -196,7 +196,7 @@ def test_shapes_that_do_not_fit_are_both_named(shapes: tuple[Shape, ...], found:
     assert caught.value.found == found
 
 
-def test_shapes_have_numbers_of_python_whoever_asked_for_them_first() -> None:
+def test_shapes_have_python_integers_whichever_caller_was_first() -> None:
     of_numpy = np.int64(7919), np.int64(1)
     assert [type(dim) for dim in broadcast_shapes(of_numpy, of_numpy)] == [int, int]
     assert [type(dim) for dim in broadcast_shapes((7919, 1), (7919, 1))] == [int, int]

@@ -24,7 +24,7 @@ UNKNOWN = [DRAWN[0], "no.Such op 1 1 0 1", "pnnx.Output out0 1 0 1"]
 
 
 @pytest.fixture(autouse=True)
-def sources_that_nobody_edits(monkeypatch: pytest.MonkeyPatch) -> None:
+def sources_that_stay_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     """Treat the sources as unchanged, whatever is being edited in the folder of the tests."""
     monkeypatch.setattr("engine.compiler.builder.is_unchanged", lambda: True)
 

@@ -107,7 +107,7 @@ def test_folds_of_any_names_are_nested_stretches(names: list[str]) -> None:
     within(folds or (), 0, len(names) - 1)
 
 
-def test_a_name_nobody_knows_unfolds_nothing(long: dict[str, Any]) -> None:
+def test_an_unknown_name_unfolds_nothing(long: dict[str, Any]) -> None:
     assert chart(long, ("none", "9999-1", "")) == chart(long, ())
 
 

@@ -34,7 +34,7 @@ def test_head_is_get_without_the_body(zoo: Client, path: str) -> None:
     assert head.headers["content-length"] == str(len(get.content))
 
 
-def test_a_fault_nobody_foresaw_is_a_plain_500_with_the_id_of_its_log_line(
+def test_an_unexpected_fault_is_a_plain_500_with_the_id_of_its_log_line(
     zoo: Client, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("app.http.routes.status.summaries", lambda store: 1 // 0)

@@ -26,7 +26,7 @@ def message(host: str | None, origin: str | None = None, /, **settings: Any) -> 
         "LOCALHOST:1", "localhost.", "server:8000", socket.gethostname(),
     ],
 )  # fmt: skip
-def test_addresses_and_names_that_nobody_can_register_are_taken(host: str | None) -> None:
+def test_addresses_and_names_that_cannot_be_registered_are_taken(host: str | None) -> None:
     assert message(host) is None
 
 

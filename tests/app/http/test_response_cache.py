@@ -289,7 +289,7 @@ def test_many_requests_at_once_get_each_its_own_answer(client: Client) -> None:
     assert sum(statistics["cache"].values()) == statistics["requests"]
 
 
-def test_bad_requests_are_refused_as_ever_and_kept_by_nobody(client: Client) -> None:
+def test_bad_requests_are_refused_as_ever_and_not_cached(client: Client) -> None:
     for _ in range(2):
         answer = client.infer("one", [[1, 2]])
         assert answer.status_code == 422 and "x-cache" not in answer.headers

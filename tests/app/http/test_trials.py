@@ -81,7 +81,7 @@ def test_a_body_is_short_and_json(client: Client) -> None:
     assert client.post("/models/plus/tune", content=b" " * 100_000).status_code == 413
 
 
-def test_one_is_measured_at_a_time_and_it_ends_with_whoever_asked_for_it(client: Client) -> None:
+def test_one_is_measured_at_a_time_and_it_ends_with_its_client(client: Client) -> None:
     async def leave() -> int:
         first = asyncio.create_task(client.http.post("/models/slow/tune", json=QUICK))
         await asyncio.to_thread(TURNSTILE.wait_until_entered)

@@ -233,7 +233,7 @@ def test_strips_of_a_large_picture_are_converted_as_the_whole(mode: str, monkeyp
 @pytest.mark.parametrize(
     ("format", "options"), [("PNG", {}), ("JPEG", {"progressive": True}), ("GIF", {}), ("BMP", {})]
 )
-def test_a_decoder_is_stopped_when_nobody_waits(format: str, options: dict[str, bool]) -> None:
+def test_a_decoder_is_stopped_when_no_request_waits(format: str, options: dict[str, bool]) -> None:
     data = encoded(Image.effect_noise((300, 300), 90), format, **options)
     budget = MemoryBudget(10**9)
     answers = iter([False] * 8)

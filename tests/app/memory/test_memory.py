@@ -107,7 +107,7 @@ def test_the_last_user_gives_back() -> None:
     assert budget.used == 0 and returned[-1] == 10
 
 
-def test_work_that_nobody_waits_for_is_stopped_at_its_next_check() -> None:
+def test_abandoned_work_is_stopped_at_its_next_check() -> None:
     reservation = MemoryBudget(100).open()
     with reservation, reservation.working(lambda: True), pytest.raises(DeadlineExceededError):
         check()

@@ -33,7 +33,7 @@ def responses(metrics: MetricsCollector) -> object:
     return metrics.read()["pnnx_serve_http_responses_total"].get(("200",), 0)
 
 
-def test_whoever_is_asked_tells_of_all(planes: list[DataPlane]) -> None:
+def test_every_worker_reports_all(planes: list[DataPlane]) -> None:
     scoreboard = Scoreboard(2)
     one, two = (joined(plane, scoreboard, index) for index, plane in enumerate(planes))
     one.statuses[200] += 3

@@ -351,7 +351,7 @@ def test_requests_over_http_share_runs_and_the_figures_say_so(tmp_path: Path) ->
     assert 'pnnx_serve_batches_total{limit="few",model="linear",version="1"} 1.0' in page
 
 
-def test_a_request_that_is_refused_while_it_is_prepared_harms_nobody_it_came_with(tmp_path: Path) -> None:
+def test_a_request_that_is_refused_while_it_is_prepared_does_not_harm_its_batch(tmp_path: Path) -> None:
     write_linear(tmp_path, "[batching]\nenabled = true\n")
     with serving(tmp_path, threads=1) as client:
         bad = client.infer("linear", [[1, 2]])

@@ -126,7 +126,7 @@ def test_keys_cannot_be_worked_out_without_the_process_s_secret() -> None:
     assert ResponseCache(1, find_hash()).key(x) != ResponseCache(1, find_hash()).key(x)
 
 
-def test_what_is_kept_is_a_copy_nobody_can_write_to() -> None:
+def test_a_cached_answer_is_a_read_only_copy() -> None:
     cache = ResponseCache(1 << 20)
     whole = np.arange(100, dtype=F32)
     key = numbered(cache, 1)
@@ -328,7 +328,7 @@ def test_an_error_is_that_ones_whose_run_it_was_and_another_one_begins_anew() ->
     assert runs.count == 2 and not cache._flights
 
 
-def test_who_is_not_wanted_any_more_or_must_not_wait_waits_for_nobody() -> None:
+def test_a_cancelled_request_or_one_that_must_not_wait_does_not_wait() -> None:
     cache, runs = ResponseCache(1 << 20), Runs()
     key = numbered(cache, 1)
     with ThreadPoolExecutor(1) as pool:

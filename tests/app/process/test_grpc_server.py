@@ -97,7 +97,7 @@ def test_a_second_signal_ends_open_calls_at_once(store: Path) -> None:
         assert pending.exception(PATIENCE_S) is not None
 
 
-def test_streams_that_nobody_closes_hold_up_the_end_no_longer_than_is_allowed(store: Path) -> None:
+def test_unclosed_streams_hold_up_the_end_no_longer_than_is_allowed(store: Path) -> None:
     with process(store, grpc_port=0, shutdown_timeout_s=0.5) as server, client_of(server) as client:
         client.start_stream(lambda result, error: None)
         client.async_stream_infer("one", ones())

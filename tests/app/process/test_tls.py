@@ -105,7 +105,7 @@ def test_the_images_health_check_finds_the_server_with_tls_and_without(
 
 
 @pytest.mark.slow
-def test_setting_tls_client_ca_lets_nobody_in_without_a_certificate_of_theirs(store: Path, files: Files) -> None:
+def test_setting_tls_client_ca_requires_a_client_certificate(store: Path, files: Files) -> None:
     with process(store, tls_certificate=files.both, tls_client_ca=files.ca) as server:
         live = f"{server.url}/health/live"
         assert httpx.get(live, verify=files.trusting(files.client), timeout=PATIENCE_S).status_code == 200
@@ -141,7 +141,7 @@ def test_without_a_certificate_there_is_no_tls() -> None:
         ({"tls_certificate": "both", "tls_client_ca": "key"}, r"^tls_client_ca '.*': cannot be read"),
     ],
 )  # fmt: skip
-def test_files_that_do_not_fit_are_told_and_nobody_is_asked(
+def test_files_that_do_not_fit_are_reported_and_no_password_is_asked(
     files: Files, tmp_path: Path, given: dict[str, str], told: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     paths = {**vars(files), "nowhere": tmp_path / "nowhere"}

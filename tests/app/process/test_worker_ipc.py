@@ -121,7 +121,7 @@ def test_equal_calls_that_wait_are_one() -> None:
     played(scene)
 
 
-def test_where_the_first_cannot_nobody_else_tries() -> None:
+def test_where_the_first_cannot_no_other_worker_tries() -> None:
     async def scene(office: Office) -> None:
         one, two = [await office.start(index) for index in range(2)]
         one.error = ModelLoadError("failed to load 'm': it is broken")
@@ -174,7 +174,7 @@ def test_a_worker_that_comes_later_begins_with_the_last_call_of_each_subject() -
     played(scene)
 
 
-def test_a_worker_that_dies_while_others_wait_for_it_holds_up_nobody() -> None:
+def test_a_worker_that_dies_while_others_wait_for_it_does_not_block_them() -> None:
     async def scene(office: Office) -> None:
         one, two, three = [await office.start(index) for index in range(3)]
         two.gate.clear()
@@ -221,7 +221,7 @@ def test_large_arguments_arrive_whole() -> None:
 
 
 @pytest.mark.parametrize("sent", [b"", b"\x01", b"\xff\xff\xff\xff", b"\x04\x00\x00\x00{}"])
-def test_a_first_message_that_is_none_is_an_error_and_nobody_waits_for_ever(sent: bytes) -> None:
+def test_an_invalid_first_message_is_an_error_and_no_worker_waits_for_ever(sent: bytes) -> None:
     with ExitStack() as stack:
         ours, theirs = (stack.enter_context(each) for each in socket.socketpair())
         ours.sendall(sent)

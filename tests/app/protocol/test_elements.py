@@ -25,7 +25,7 @@ def test_more_elements_than_there_are_lengths_are_refused_before_anything_is_cha
         elements_of(memoryview(bytes(8)), "in0", 1 << 60)
 
 
-def test_elements_that_nobody_waits_for_are_not_made() -> None:
+def test_elements_of_a_cancelled_request_are_not_made() -> None:
     reservation = Reservation(MemoryBudget(10**9))
     with reservation, reservation.working(lambda: True), pytest.raises(DeadlineExceededError):
         elements_of(memoryview(bytes(4 * MANY)), "in0", MANY)

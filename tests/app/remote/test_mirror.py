@@ -231,7 +231,7 @@ def test_of_several_processes_one_fetches(web: Web, store: Path, tmp_path: Path)
     assert web.asked.count("GET /models/one/1/model.pnnx.bin") == 1
 
 
-def test_states_that_serve_nobody_are_dropped(web: Web, store: Path, tmp_path: Path) -> None:
+def test_unused_states_are_dropped(web: Web, store: Path, tmp_path: Path) -> None:
     there = mirror(web, tmp_path)
     for term in range(5):
         write(store, "one", term)

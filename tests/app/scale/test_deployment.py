@@ -46,7 +46,7 @@ def test_a_replica_holds_the_models_it_is_asked_for(ray_url: str, store: Path) -
         assert client.get("/health/ready").status_code == 200
 
 
-def test_replicas_compile_once_and_whoever_is_asked_tells_of_all(ray_url: str, store: Path) -> None:
+def test_replicas_compile_once_and_each_reports_all(ray_url: str, store: Path) -> None:
     from app.scale.ray import Options
 
     for name, old in zip("abc", range(3), strict=True):

@@ -104,7 +104,7 @@ def test_a_few_who_come_at_random_are_never_refused_whatever_runs_take() -> None
             server.ends = server.ends[1:]
 
 
-def test_a_burst_is_answered_as_long_as_nobody_waits_for_more_than_a_second() -> None:
+def test_a_burst_is_answered_as_long_as_no_request_waits_for_more_than_a_second() -> None:
     server = Server(0.01)
     server.ask(0.0)
     assert all(isinstance(server.ask(1.0), float) for _ in range(65))
@@ -166,7 +166,7 @@ def test_both_headers_say_at_least_what_the_setting_does() -> None:
 
 
 @pytest.mark.parametrize("wait_s", [1e9, float("inf")])
-def test_nobody_is_told_to_wait_for_longer_than_an_hour(wait_s: float) -> None:
+def test_retry_after_is_at_most_an_hour(wait_s: float) -> None:
     found = refusal(wait_s=wait_s)
     assert found.headers["Retry-After"] == "3600" and float(found.headers["Retry-After-Ms"]) <= 1.5 * 3_600_000
 

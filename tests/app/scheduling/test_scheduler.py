@@ -199,7 +199,7 @@ class Late(Task):
 @pytest.mark.parametrize(
     ("step", "stops"), [("prepare", False), ("prepare", True), ("run", False), ("run", True), ("finish", True)]
 )
-def test_who_is_late_is_told_so_by_whoever_finds_out_first(
+def test_a_late_request_is_refused_at_the_first_check_that_finds_it(
     step: str, stops: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The loop, which has a clock of its own, is the later one here.

@@ -49,7 +49,7 @@ def test_where_a_shared_run_fails_each_is_run_by_itself_and_only_the_bad_one_get
     run(test)
 
 
-def test_one_that_vanishes_from_a_shared_run_harms_nobody() -> None:
+def test_one_that_vanishes_from_a_shared_run_does_not_harm_the_others() -> None:
     async def test(scheduler: Scheduler, order: Order) -> None:
         held, first = await hold(scheduler, order)
         tasks = [Task(str(at), order, group(), is_held=at == 0) for at in range(2)]

@@ -109,7 +109,7 @@ def test_one_that_cannot_run_takes_no_part_and_the_others_do(
     assert {each["id"] for each in events if each["event"] == "times"} == {0} and events[-1]["best"] == [0]
 
 
-def test_turns_during_which_somebody_is_served_are_counted(
+def test_rounds_during_which_a_request_is_served_are_counted(
     session: engine.Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("app.trials.tuning._PATIENCE_S", 0.0)
@@ -117,7 +117,7 @@ def test_turns_during_which_somebody_is_served_are_counted(
     assert [each["disturbed"] for each in events if each["event"] == "times"] == list(range(1, 9))
 
 
-def test_nobody_goes_on_for_somebody_who_is_gone(session: engine.Session) -> None:
+def test_tuning_stops_when_its_client_is_gone(session: engine.Session) -> None:
     with pytest.raises(engine.RunCancelledError):
         measured(session, Grid(threads=(1,)).candidates(1), cancelled=lambda: True)
 

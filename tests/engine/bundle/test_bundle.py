@@ -237,7 +237,7 @@ def test_a_file_that_is_vast_and_empty_is_not_read(bundle: Path) -> None:
         (bundle / MANIFEST).write_bytes(stated)
 
 
-def test_reading_ends_when_nobody_wants_it_any_more(bundle: Path) -> None:
+def test_reading_ends_when_it_is_cancelled(bundle: Path) -> None:
     with engine.cancelling(lambda: True), pytest.raises(engine.RunCancelledError):
         engine.load(bundle)
 
@@ -371,7 +371,7 @@ def test_what_belongs_to_another_user_is_not_trusted(name: str, bundle: Path) ->
 # -- where it is written -----------------------------------------------------------------------------------------------
 
 
-def test_nobody_elses_folder_is_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_of_other_users_are_not_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "is_unchanged", lambda: True)
     made = engine.Session(convolution(), cache=None, threads=1)
     (tmp_path / "full").mkdir()

@@ -31,7 +31,7 @@ def blob(folder: Path, descriptor: dict[str, Any]) -> bytes:
     return content
 
 
-def test_whoever_pulls_it_has_the_bundle_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pulled_artifact_is_the_bundle_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = layout(tmp_path / "oci", "v1.2", monkeypatch)
     assert json.loads((folder / "oci-layout").read_text()) == {"imageLayoutVersion": "1.0.0"}
     index = json.loads((folder / "index.json").read_text())

@@ -193,7 +193,7 @@ def test_a_nan_of_the_input_is_traced_to_the_input(logarithm: RuntimeGraph) -> N
     assert origins(logarithm, np.full((1, 3), np.nan, F32)) == [("NaN", "pnnx_input_0", 3, False)]
 
 
-def test_a_birth_that_was_recorded_too_says_so(logarithm: RuntimeGraph) -> None:
+def test_an_origin_that_was_recorded_too_says_so(logarithm: RuntimeGraph) -> None:
     with np.errstate(invalid="ignore"):
         recorded = {"in_0": X, "2": np.log(X), "out_0": np.log(X) * 0}
     result = compare(logarithm, recorded)

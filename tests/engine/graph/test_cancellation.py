@@ -129,7 +129,7 @@ def test_what_an_outer_block_asks_is_asked_inside_too() -> None:
     check_cancelled()
 
 
-def test_the_items_end_where_nobody_wants_them() -> None:
+def test_the_items_end_when_they_are_cancelled() -> None:
     def endless() -> Iterator[int]:
         number = 0
         while True:

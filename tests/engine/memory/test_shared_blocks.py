@@ -98,7 +98,7 @@ def test_what_a_child_used_goes_with_the_child(server: Server) -> None:
     np.testing.assert_array_equal(kept[0], block(0))
 
 
-def test_nobody_can_change_a_shared_block(server: Server) -> None:
+def test_a_shared_block_cannot_be_changed(server: Server) -> None:
     client = server.child()
     mine = client.share(block())
     (descriptor,) = server._blocks.values()
@@ -155,7 +155,7 @@ def test_a_block_that_is_not_sealed_is_not_used(server: Server) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["named", "written", "short"])
-def test_a_file_that_somebody_could_change_is_not_used(server: Server, wrong: str, tmp_path: Path) -> None:
+def test_a_file_that_another_user_could_change_is_not_used(server: Server, wrong: str, tmp_path: Path) -> None:
     maker, user = (server.child() for _ in range(2))
     content, path = block(), tmp_path / "file"
     path.write_bytes(content.tobytes()[: -1 if wrong == "short" else None])

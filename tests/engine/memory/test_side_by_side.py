@@ -45,7 +45,7 @@ def test_an_error_of_a_piece_is_the_callers(cores: int) -> None:
         list(side_by_side(fail, range(8)))
 
 
-def test_it_ends_when_nobody_wants_it_any_more(cores: int) -> None:
+def test_it_ends_when_it_is_cancelled(cores: int) -> None:
     done = list[int]()
     with cancelling(lambda: len(done) >= 3), pytest.raises(RunCancelledError):
         for each in side_by_side(lambda each: each, range(100_000)):

@@ -398,7 +398,7 @@ def test_a_sum_of_many_constants_is_found_in_time_in_proportion_to_it() -> None:
     assert peak < count * 5_000
 
 
-def test_folding_stops_between_two_operators_when_nobody_wants_it() -> None:
+def test_folding_stops_between_two_operators_when_it_is_cancelled() -> None:
     chain = [op("torch.sin", f"s{k}", f"{k}", f"{k + 1}") for k in range(1, 8)]
     constants = op("torch.zeros", "zeros", "", "1", size=(3,))
     graph = built(INPUT, constants, *chain, op("torch.add", "sum", "0 8", "9"), OUT, _0=(3,))

@@ -7,7 +7,7 @@ from tests.engine.graph.build import INPUT, built, op
 from tests.engine.passes.applying import applied, assert_untouched, names
 
 
-def test_a_chain_nobody_uses_goes_as_a_whole() -> None:
+def test_an_unused_chain_goes_as_a_whole() -> None:
     graph = built(
         INPUT,
         op("nn.ReLU", "kept", "0", "1"),

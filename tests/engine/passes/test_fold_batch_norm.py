@@ -192,7 +192,7 @@ def other_axis() -> RuntimeGraph:
 
 
 @pytest.mark.parametrize("make", [two_users, returned_too, other_axis])
-def test_a_layer_somebody_else_needs_or_of_other_channels_keeps_its_weights(make: Any) -> None:
+def test_a_layer_with_another_consumer_or_other_channels_keeps_its_weights(make: Any) -> None:
     made = applied(fold_batch_norm, make())
     assert "pnnx.Expression" in types(made)
     before = next(o for o in make().source.operators if o.name == "conv")

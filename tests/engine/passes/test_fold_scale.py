@@ -107,7 +107,7 @@ def test_a_summand_that_is_no_constant_stays() -> None:
     assert_untouched(fold_scale, graph)
 
 
-def test_a_layer_somebody_else_needs_keeps_its_weights() -> None:
+def test_a_layer_with_another_consumer_keeps_its_weights() -> None:
     graph = built(
         INPUT,
         op("nn.Linear", "layer", "0", "1", bias=False, weight=array(4, 4)),

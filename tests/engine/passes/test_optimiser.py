@@ -40,7 +40,7 @@ def test_it_computes_the_same_and_changes_nothing_that_was_given() -> None:
     assert not {"drop", "same", "dead"} & set(names(after))
 
 
-def test_what_nobody_changes_keeps_its_layer() -> None:
+def test_an_unchanged_operator_keeps_its_layer() -> None:
     before = net()
     after, _ = optimise(before)
     layers = [next(o.layer for o in each.operators if o.name == "fc") for each in (before, after)]

@@ -104,7 +104,7 @@ def test_other_operators_in_between_stop_a_chain(operators: list[Operator]) -> N
     assert_untouched(transpose_cancelling, chain(*operators))
 
 
-def test_what_somebody_else_uses_stays() -> None:
+def test_a_transpose_with_another_consumer_stays() -> None:
     graph = built(
         INPUT,
         op("torch.transpose", "first", "0", "1", dim0=0, dim1=1),
@@ -117,7 +117,7 @@ def test_what_somebody_else_uses_stays() -> None:
     assert_untouched(transpose_cancelling, graph)
 
 
-def test_what_is_undone_is_handed_on_though_somebody_else_uses_it_in_between() -> None:
+def test_a_cancelled_transpose_is_bypassed_though_it_has_another_consumer() -> None:
     graph = built(
         INPUT,
         op("torch.transpose", "first", "0", "1", dim0=0, dim1=1),

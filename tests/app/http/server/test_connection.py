@@ -244,7 +244,7 @@ def test_settings_body_timeout_s_and_min_bytes_per_s_end_bodies_that_do_not_come
     assert refused(brisk, in_time(brisk, head)[-1]) == (408, "request_timeout")
 
 
-def test_a_body_nobody_asked_for_is_not_waited_for(brisk: Front) -> None:
+def test_a_body_that_no_route_needs_is_not_waited_for(brisk: Front) -> None:
     head = LIVE[:-2] + b"content-length: 1000000\r\n\r\n"
     assert [status for status, _, _ in in_time(brisk, head, b"x" * 10)] == [200]
 

@@ -472,7 +472,7 @@ def test_a_request_whose_client_goes_away_before_its_task_begins_gives_everythin
     assert not front.server.plane.memory.used
 
 
-def test_a_fault_nobody_foresaw_is_told_as_ever(
+def test_an_unexpected_fault_is_reported_as_ever(
     front: Front, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with front.connect() as connection:

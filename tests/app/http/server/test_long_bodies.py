@@ -93,7 +93,7 @@ def test_a_long_body_waits_for_a_reader_that_has_something_else_to_do_first(stor
         assert np.frombuffer(body[-ROWS.nbytes :], np.float32).tobytes() == (ROWS + 1).tobytes()
 
 
-def test_a_long_body_that_nobody_reads_is_dropped(front: Front) -> None:
+def test_a_long_unread_body_is_dropped(front: Front) -> None:
     head = LIVE[:-2] + b"content-length: %d\r\n\r\n" % len(BODY)
     unread = POST.replace(b"/infer", b"/nothing") + b"content-length: %d\r\n\r\n" % len(BODY)
     with front.connect() as connection:

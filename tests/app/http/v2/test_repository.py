@@ -136,7 +136,7 @@ def test_statistics_outlive_a_reload_of_the_same_version(client: Client) -> None
 
 
 @pytest.mark.parametrize("damage", ["param", "config", "version"])
-def test_what_cannot_be_served_takes_nobodys_place_and_its_reason_is_told(
+def test_a_version_that_cannot_be_served_replaces_none_and_its_reason_is_reported(
     store: Path, client: Client, damage: str
 ) -> None:
     if damage == "param":

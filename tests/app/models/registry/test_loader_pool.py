@@ -15,7 +15,7 @@ from tests.patience import PATIENCE_S
 
 
 @pytest.fixture(autouse=True)
-def nobody_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def long_loading_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Raise the limit of loading time, so that a busy machine does not fail tests."""
     monkeypatch.setattr(loader_pool, "PATIENCE_S", 3600.0)
 

@@ -159,7 +159,7 @@ def test_names_that_make_bad_addresses_are_refused(tmp_path: Path, name: str) ->
     assert row["state"] == "failed" and row["reason"].startswith("invalid model name")
 
 
-def test_hidden_folders_and_other_files_are_nobodys_models(tmp_path: Path) -> None:
+def test_hidden_folders_and_other_files_are_no_models(tmp_path: Path) -> None:
     write_model(tmp_path, "good", ADD)
     write_model(tmp_path, ".git", ADD)
     (tmp_path / "README.md").write_text("hello")

@@ -87,7 +87,7 @@ def test_a_tag_may_stand_wherever_a_number_may(client: Client) -> None:
     assert client.get("/v2/models/m/config").json()["parameters"]["tag.canary"] == {"string_value": "2"}
 
 
-def test_a_tag_that_nobody_gave_is_not_found(client: Client) -> None:
+def test_an_unknown_tag_is_not_found(client: Client) -> None:
     answers = ways(client, "beta")
     assert {answer.status_code for answer in answers} == {404}
     assert "canary" in answers[0].json()["error"]["message"]

@@ -134,7 +134,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_files_that_cannot_be_served_take_nobodys_place_and_their_reason_is_told(damage: str, tmp_path: Path) -> None:
+def test_unservable_files_replace_no_version_and_their_reason_is_reported(damage: str, tmp_path: Path) -> None:
     folder = write(tmp_path, 2)
     with unwatched(tmp_path) as client:
         DAMAGE[damage](folder)

@@ -167,7 +167,7 @@ def test_the_version_of_llvmlite_is_the_installed_one() -> None:
 
 
 @pytest.mark.parametrize("folders", [(), ("llvmlite-1.0.dist-info", "llvmlite-2.0.dist-info")])
-def test_where_no_single_folder_names_its_version_whoever_reads_them_is_asked(
+def test_where_no_single_folder_names_its_version_importlib_is_asked(
     folders: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "llvmlite").mkdir()

@@ -56,7 +56,7 @@ def test_of_a_folder_that_others_may_write_to_a_private_one_inside_is_used(mode:
 
 
 @pytest.mark.parametrize("kind", ["link", "file", "open to all", "another user's"])
-def test_a_private_folder_that_somebody_else_has_put_there_is_not_used(kind: str, tmp_path: Path) -> None:
+def test_a_private_folder_of_another_user_is_not_used(kind: str, tmp_path: Path) -> None:
     if kind == "another user's" and os.geteuid() != 0:
         pytest.skip("only root may give files away")
     good = kept(tmp_path / "good").parent

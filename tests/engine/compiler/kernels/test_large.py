@@ -28,7 +28,7 @@ def test_memory_on_the_stack_is_bounded_where_it_is_reserved() -> None:
         f.reserve(function.STACK_BYTES // 8 + 1)
 
 
-def test_nobody_else_reserves_any() -> None:
+def test_no_other_kernel_reserves_any() -> None:
     asking = [path.name for path in COMPILER.rglob("*.py") if "alloca " in path.read_text()]
     assert sorted(asking) == ["chunks.py", "function.py"]  # of the team's two words the number is fixed
 

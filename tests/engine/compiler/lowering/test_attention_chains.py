@@ -131,7 +131,7 @@ def test_what_is_no_attention_stays_what_it_is(middle: tuple[Operator, ...]) -> 
     assert kernels(chain(*other, *middle)) == ["product", "softmax", "product"]
 
 
-def test_scores_that_somebody_else_reads_are_computed() -> None:
+def test_scores_with_another_consumer_are_computed() -> None:
     net = chain(expression("mul(@0,0.3)"), tail=(op("pnnx.Output", "out_scores", "s"),))
     assert "attention" not in kernels(net)
 

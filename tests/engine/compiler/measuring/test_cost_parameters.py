@@ -54,7 +54,7 @@ def test_no_measurement_describes_a_machine_there_cannot_be(name: str, value: fl
     assert host.chunk_flops >= 1e3
 
 
-def test_caches_that_nobody_knows_are_the_usual_ones() -> None:
+def test_unknown_caches_are_the_usual_ones() -> None:
     host = host_from_rates(describe("avx2"), dataclasses.replace(rates(), caches=Caches()))
     assert (host.memory.first_bytes, host.memory.second_bytes) == (32 << 10, 1 << 20)
 

@@ -74,7 +74,7 @@ def graph() -> engine.RuntimeGraph:
     )
 
 
-def test_shapes_in_turn_and_at_once_give_the_same_bits_whoever_wrote_before(graph: engine.RuntimeGraph) -> None:
+def test_shapes_in_turn_and_at_once_give_the_same_bits_whichever_wrote_before(graph: engine.RuntimeGraph) -> None:
     compiled, reference = CompiledGraph(graph, Options(threads=2)), engine.Session(graph, backend="reference")
     shapes = [(12, 20), (7, 9), (21, 12), (12, 20), (5, 33)]
 

@@ -76,7 +76,7 @@ def test_parts_give_what_each_gives_alone(threads: int, count: int, side_by_side
     assert used == 1 if threads == 1 or count < threads else used > 1
 
 
-def test_an_answer_is_nobody_elses(side_by_side: list[int]) -> None:
+def test_answers_share_no_memory(side_by_side: list[int]) -> None:
     session, x, y = Session(net(), backend="compiled", threads=2, cache=None), batch(4), batch(4)
     first = session.run([x])
     before = [output.copy() for output in first]
@@ -93,7 +93,7 @@ def test_callers_of_one_session_get_their_own_answers(side_by_side: list[int]) -
     assert not wrong_answers(session, inputs, wanted, times=20)
 
 
-def test_nobody_waits_for_a_helper_who_is_busy(side_by_side: list[int]) -> None:
+def test_no_run_waits_for_a_busy_helper_thread(side_by_side: list[int]) -> None:
     session, x = Session(net(), backend="compiled", threads=2, cache=None), batch(4)
     wanted = session.run([x])[0]
     is_free = threading.Event()

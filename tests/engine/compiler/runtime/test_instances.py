@@ -265,7 +265,7 @@ def test_shapes_that_come_once_cost_neither_threads_nor_compiles_nor_memory(
     assert len(alone._requests) <= compile_queue.MAX_REQUESTS
 
 
-def test_what_nobody_had_to_do_without_is_not_compiled(
+def test_a_shape_that_was_never_missing_is_not_compiled(
     compiled: CompiledGraph, monkeypatch: pytest.MonkeyPatch, alone: CompileQueue
 ) -> None:
     kitchen = Kitchen(compiled, monkeypatch, 0)
@@ -431,7 +431,7 @@ def test_shapes_that_fit_no_budget_are_refused_where_only_machine_code_answers_a
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_shapes_that_fit_are_kept_where_only_machine_code_answers_whoever_came_first(
+def test_shapes_that_fit_are_kept_where_only_machine_code_answers_whichever_came_first(
     count: int, alone: CompileQueue
 ) -> None:
     one = must(1 << 40)

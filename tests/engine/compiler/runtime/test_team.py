@@ -148,7 +148,7 @@ TWO_AND_THREE = [
 
 
 @pytest.mark.parametrize(("workers", "segments", "how"), TWO_AND_THREE, ids=str)
-def test_in_every_order_all_chunks_are_computed_once_step_by_step_and_nobody_sleeps_for_ever(
+def test_in_every_order_all_chunks_are_computed_once_step_by_step_and_no_thread_sleeps_for_ever(
     workers: int, segments: tuple[int, ...], how: dict[str, Any]
 ) -> None:
     machine = check(code(), workers, segments, **how)

@@ -27,7 +27,7 @@ def inputs_of(graph: RuntimeGraph) -> list[str]:
     return [each.name for each in head.inputs]
 
 
-def test_a_weight_that_is_handed_over_again_is_left_out_and_so_is_the_constant_nobody_needs() -> None:
+def test_a_weight_that_is_handed_over_again_is_left_out_and_so_is_an_unused_constant() -> None:
     net = built(INPUT, constant("w", WEIGHT), linear("w 0", weight=WEIGHT), OUTPUT, _0=(2, 3), _w=(3, 3))
     assert inputs_of(net) == ["0"]
     assert [each.type for each in net.operators] == ["pnnx.Input", "nn.Linear", "pnnx.Output"]

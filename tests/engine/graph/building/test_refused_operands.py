@@ -57,7 +57,7 @@ def test_a_shuffle_that_is_none_in_truth_is_told_with_a_way_out() -> None:
     assert "taken for a shuffle; export with --opt-level 1" in text
 
 
-def test_where_the_file_says_nothing_nobody_is_blamed() -> None:
+def test_where_the_file_says_nothing_no_operator_is_blamed() -> None:
     assert ";" not in refused(
         POOLED, op("torch.flatten", "flat", "1", "3", start_dim=2, end_dim=3), linear("3"), _0=(1, 6, 4, 4)
     )

@@ -134,7 +134,7 @@ def test_large_networks_agree_too(type: str, steps: int) -> None:
 
 
 @pytest.mark.parametrize("order", ["y", "h", "h c", "c h y", "y c"])
-def test_results_that_nobody_wants_are_not_made(order: str) -> None:
+def test_unused_results_are_not_made(order: str) -> None:
     shapes = {"y": (5, 2, 8), "h": (2, 2, 4), "c": (2, 2, 9)}
     layer = network("nn.LSTM", 3, 9, ways=2, proj_size=4, outputs=order)
     annotated = {f"_{name}": shapes[name] for name in order.split()}
