@@ -1,8 +1,8 @@
-"""Operators of the ONNX standard that pnnx leaves as they are, under their own names and with their own attributes.
+"""Layers of ONNX operators that pnnx keeps under their ONNX names and attributes.
 
-pnnx turns what it can into PyTorch's operators; the rest (an ``ArgMax`` without an axis, a ``Pad`` whose amounts are
-computed, all of them at optimisation level 0) is served here. A pair does not say which version of the standard it was
-made from: what moved from attribute to operand over the years may come as either.
+pnnx converts most operators to PyTorch's; these layers serve the rest (an ``ArgMax`` without an axis, a ``Pad`` with
+computed amounts, all operators at optimisation level 0). A file pair does not record its operator set: a value that
+moved from attribute to operand may come as either.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Attention, and what stands for it in linear time."""
+"""Attention and linear attention."""

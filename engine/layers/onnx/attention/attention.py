@@ -24,17 +24,17 @@ _RESULTS = ("the attention", "the keys", "the values", "the scores")
 
 @register("Attention", ignored=("softmax_precision",))
 class OnnxAttention(Layer):
-    """softmax(query @ key.T * scale + mask) @ value, with the keys and values of earlier steps in front.
+    """softmax(query @ key.T * scale + mask) @ value, after prepending cached keys and values.
 
     Shapes:
         query (B, H, L, E), key (B, G, S, E), value (B, G, S, V), or (B, L, H*E) and so on with q_num_heads and
         kv_num_heads; attn_mask broadcast to (B, H, L, P + S), past_key (B, G, P, E), past_value (B, G, P, V);
-        nonpad_kv_seqlen (B,), integers: of the keys, what lies behind so many is padding
+        nonpad_kv_seqlen (B,), integers: number of keys before the padding
         ->  as query with V; present_key, present_value (B, G, P + S, ...); scores (B, H, L, P + S)
     Parameters:
         softcap: softcap * tanh(scores / softcap) in place of the scores.
-        left_window_size, right_window_size: how far a position sees to either side; -1 as far as there is.
-        qk_matmul_output_mode: which scores are given out: 0 the products, 1 with softcap, 2 with mask, 3 the weights.
+        left_window_size, right_window_size: number of keys attended to on either side; -1 for all.
+        qk_matmul_output_mode: scores returned: 0 the products, 1 after softcap, 2 after the mask, 3 the weights.
     """
 
     is_causal: bool = False
@@ -111,7 +111,7 @@ class OnnxAttention(Layer):
         return weights @ values, stages[self.qk_matmul_output_mode]
 
     def _told_apart(self, others: Sequence[Any]) -> tuple[Any, Any, Any]:
-        """The mask; the earlier keys and values; the lengths of padded keys."""
+        """Return the mask, the cached keys and values, and the lengths of padded keys."""
         given = [each for each in others if each is not None]
         if self.annotations.are_named:
             mask, past_key, past_value, lengths = others
@@ -160,10 +160,10 @@ class OnnxAttention(Layer):
 
 
 def _by_looks(others: Sequence[Any]) -> tuple[Any, Any, Any]:
-    """Tell apart operands of pnnx's converter, which leaves out optional ones without a trace.
+    """Identify operands by rank and dtype, because pnnx's converter omits optional ones without a trace.
 
     Returns:
-        the mask; the earlier keys and values, which come in pairs; the lengths of padded keys, a vector of integers.
+        the mask; the cached keys and values, always both; the lengths of padded keys, a vector of integers.
     """
     *front, last = others or [None]
     if last is not None and last.dtype.kind == "i" and len(last.shape) < 2:
@@ -176,7 +176,7 @@ def _by_looks(others: Sequence[Any]) -> tuple[Any, Any, Any]:
 
 
 def _check_mask(mask: TensorSpec, scores: tuple[Dim, ...]) -> None:
-    """Refuse a mask that does not broadcast to the scores, but for the keys it leaves out at the end."""
+    """Refuse a mask that does not broadcast to the scores; it may omit keys at the end."""
     tensor(mask, "attn_mask", REAL | {Category.BOOL})
     *lead, keys = mask.shape or (None,)
     fits = bool(mask.shape) and (None in (keys, scores[-1]) or (keys or 0) <= (scores[-1] or 0))
@@ -188,7 +188,7 @@ def _bias(mask: Array | None, shape: tuple[int, ...], dtype: Any) -> Array:
     if mask is None:
         return np.zeros((), dtype)
     mask = mask if mask.dtype == np.bool_ else cast(mask, dtype)
-    if mask.shape[-1] < shape[-1]:  # what is not mentioned is hidden
+    if mask.shape[-1] < shape[-1]:  # keys without a mask element are hidden
         edges = [(0, 0)] * (mask.ndim - 1) + [(0, shape[-1] - mask.shape[-1])]
         mask = np.pad(mask, edges, constant_values=False if mask.dtype == np.bool_ else -np.inf)
     if mask.dtype == np.bool_:
@@ -214,13 +214,13 @@ def _by_heads(x: Array, heads: int | None) -> Array:
 
 @register("RotaryEmbedding", positional=("input", "cos_cache", "sin_cache", "position_ids"))
 class RotaryEmbedding(Layer):
-    """Pairs of elements of every head turned by an angle that grows with the position.
+    """Pairs of elements of every head rotated by an angle that grows with the position.
 
     Shapes:
         input (B, H, L, E) or (B, L, H*E), caches (positions, R/2) with position_ids (B, L), or (B, L, R/2)
     Parameters:
-        interleaved: neighbours make a pair; else element i and element i + R/2.
-        rotary_embedding_dim: R, the elements of a head that are turned; 0 for all.
+        interleaved: pair neighbouring elements; else element i and element i + R/2.
+        rotary_embedding_dim: R, the number of elements of a head that are rotated; 0 for all.
     """
 
     interleaved: bool = False
@@ -252,7 +252,7 @@ class RotaryEmbedding(Layer):
         return cast(result.reshape(input.shape) if input.ndim == 3 else result.swapaxes(1, 2), input.dtype)
 
     def _angles(self, cache: Array, positions: Array | None, shape: tuple[int, ...], width: int) -> Array:
-        """(B, L, 1, R/2) of a cache."""
+        """Return the angles of a cache, (B, L, 1, R/2)."""
         if not 0 < width <= shape[-1] or width % 2:
             raise ShapeError("no such part of a head", found=width, expected=f"an even number up to {shape[-1]}")
         if positions is not None:

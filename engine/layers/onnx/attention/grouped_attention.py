@@ -1,4 +1,4 @@
-"""Attention of decoders as onnxruntime has it: heads in groups, keys of earlier steps, rows of different lengths."""
+"""Attention of decoders as in onnxruntime: grouped heads, cached keys, rows of different lengths."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from engine.tensor import Array, Dim, TensorSpec, format_shape, known_value
 
 @register("onnx.CausalMask")
 class CausalMask(Layer):
-    """0 for keys that a position sees, minus infinity for those that come later, to be added to scores.
+    """Additive causal mask: 0 for keys up to the position, minus infinity for later ones.
 
     Shapes:
         query (..., L, E), key (..., S, E), past (..., P, E)  ->  (L, S); position l sees the first P + l + 1 keys
@@ -41,7 +41,7 @@ class CausalMask(Layer):
 
 
 def _room(past: Any, total: Any) -> Dim:
-    """Keys that there is room for, None where only a run can tell."""
+    """Return the capacity for keys; None if it is known only at run time."""
     most, room = known_value(total), past.shape[2] if isinstance(past, TensorSpec) else 0
     if not isinstance(most, np.ndarray | int) or np.size(most) != 1 or room is None:
         return None
@@ -50,7 +50,7 @@ def _room(past: Any, total: Any) -> Dim:
 
 @register("GroupQueryAttention")
 class GroupQueryAttention(Layer):
-    """Causal attention whose keys and values each serve a group of heads, behind those of earlier steps.
+    """Causal attention with grouped heads and cached keys and values.
 
     Shapes:
         query (B, S, H*E), key and value (B, S, G*E), or all of them in query (B, S, (H + 2*G)*E); past_key and
@@ -58,9 +58,9 @@ class GroupQueryAttention(Layer):
         caches (positions, R/2); position_ids (B, S); attention_bias broadcast to (B, H, S, T); head_sink (H,)
         ->  (B, S, H*E), and keys and values (B, G, max(P, T), E) with T = total_sequence_length
     Parameters:
-        local_window_size: how many keys a position sees, its own included; -1 for all.
-        do_rotary, rotary_interleaved: whether queries and keys are turned by their positions first, in which pairs.
-        smooth_softmax: whether weights are those beside a score of 0 that has no value.
+        local_window_size: number of keys attended to, the own position included; -1 for all.
+        do_rotary, rotary_interleaved: apply rotary embeddings to queries and keys first, to neighbouring pairs.
+        smooth_softmax: add a score of 0 without a value to the softmax.
     """
 
     num_heads: int
@@ -101,7 +101,7 @@ class GroupQueryAttention(Layer):
         return selected(specs, range(len(self.annotations.outputs)))
 
     def _size(self, query: Any, key: Any) -> Dim:
-        """The width of a head."""
+        """Return the width of a head."""
         spec = tensor(query, "query", FLOATING)
         heads = self.num_heads + (2 * self.kv_num_heads if key is None else 0)
         check_fits(spec.rank == 3, "query", spec.shape, "3 axes")
@@ -157,7 +157,7 @@ class GroupQueryAttention(Layer):
         return selected(results, range(len(self.annotations.outputs)))
 
     def _heads(self, query: Array, key: Array | None, value: Array | None, size: int) -> list[Array]:
-        """(B, H, S, E), (B, G, S, E) twice."""
+        """Return queries (B, H, S, E), keys and values (B, G, S, E)."""
         if (key is None) != (value is None):
             raise ShapeError("keys come with values", found="one of them")
         if key is None or value is None:
@@ -171,7 +171,7 @@ class GroupQueryAttention(Layer):
         return [widened(part).reshape(*part.shape[:2], -1, size).swapaxes(1, 2) for part in parts]
 
     def _totals(self, seqlens_k: Any, total_sequence_length: Any, q: Array) -> tuple[Array, int]:
-        """How many keys each row has, and the most."""
+        """Return the number of keys of each row, and the maximum."""
         if seqlens_k is None or total_sequence_length is None:
             raise ShapeError("the numbers of keys are needed", expected="seqlens_k and total_sequence_length")
         totals, total = np.asarray(seqlens_k).astype(np.int64).reshape(-1) + 1, np.asarray(total_sequence_length)
@@ -192,7 +192,7 @@ class GroupQueryAttention(Layer):
         return layer.forward(x, cos.astype(x.dtype), sin.astype(x.dtype), np.asarray(places))
 
     def _kept(self, new: Array, past: Array | None, before: Array, room: int) -> Array:
-        """Earlier keys or values with the new ones behind them, zeros after."""
+        """Append new keys or values to the cached ones, and zeros up to the capacity."""
         shape = (*new.shape[:2], room, new.shape[3])
         check_size(shape, new.dtype)
         whole = np.zeros(shape, new.dtype)
@@ -203,7 +203,7 @@ class GroupQueryAttention(Layer):
         return whole
 
     def _attend(self, q: Array, k: Array, v: Array, before: int, bias: Array | None, sink: Array | None) -> Array:
-        """One row of the batch, (H, S, E)."""
+        """Compute the attention of one row of the batch, (H, S, E)."""
         groups = self.num_heads // self.kv_num_heads
         keys, values = (np.repeat(x, groups, axis=0) for x in (k, v))
         scale = self.scale or 1 / math.sqrt(max(q.shape[-1], 1))

@@ -1,4 +1,4 @@
-"""Attention in linear time: what came before is summed up in a state."""
+"""Linear attention: a state summarises earlier steps."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class LinearAttention(Layer):
         return widened(x).reshape(*x.shape[:2], heads, -1).swapaxes(1, 2)
 
     def _gates(self, decay: Array, width: int) -> Array:
-        """One number a head, or one a width of a head."""
+        """Return one gate per head, or one per element of a head."""
         if decay.ndim != 3 or decay.shape[2] not in (self.kv_num_heads, self.kv_num_heads * width):
             raise ShapeError("decay does not fit", found=format_shape(decay.shape))
         return self._heads(decay, self.kv_num_heads)

@@ -1,1 +1,1 @@
-"""Branches, loops, lists and texts."""
+"""Branches, loops, sequences and strings."""

@@ -1,4 +1,4 @@
-"""Scan as ONNX had it at first, in operator set 8: over a batch, whose items may be of several lengths."""
+"""Scan of operator set 8: over a batch whose items may differ in length."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from engine.tensor import UNKNOWN, Array
 
 @register("onnx.BatchScan")
 class BatchScan(Scan):
-    """A scan of each item of a batch; what it stacks is filled up with zeros to the longest.
+    """Scan of each item of a batch; stacked results are padded with zeros to the longest item.
 
     Parameters:
-        has_lengths: whether the first operand says how long each item is.
+        has_lengths: the first operand is the length of each item.
 
     Shapes:
         states (N, ...), inputs (N, T, ...)  ->  states (N, ...), outputs (N, T, ...)
@@ -53,7 +53,7 @@ class BatchScan(Scan):
 
 
 def _sizes(states: Sequence[Array], scanned: Sequence[Array]) -> tuple[int, int]:
-    """How many items there are, and how long the longest is."""
+    """Return the number of items and the length of the longest."""
     if not scanned or any(each.ndim < 2 for each in scanned) or any(not each.ndim for each in states):
         raise ShapeError("nothing to scan", found=f"{len(scanned)} inputs", expected="[N, T, ...]")
     sizes = {each.shape[:2] for each in scanned}

@@ -1,7 +1,7 @@
-"""Branches and loops, which run subgraphs.
+"""Branches and loops that run subgraphs.
 
-A subgraph takes first what the operator hands it (a count, a condition, states, slices), then what it uses of the graph
-around it: those values are the last operands here.
+A subgraph takes first the operator's values (a count, a condition, states, slices), then the captured values of the
+outer graph, which are the last operands here.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class WithSubgraphs(Layer):
     annotations: Annotations = NO_ANNOTATIONS
 
     def subgraph(self, name: str) -> Any:
-        """A subgraph by its name.
+        """Return a subgraph by its name.
 
         Raises:
-            ParameterError: there is none, for a pair holds none.
+            ParameterError: it is missing, because file pairs have no subgraphs.
         """
         for each, body in self.annotations.subgraphs:
             if each == name:
@@ -49,22 +49,22 @@ class WithSubgraphs(Layer):
 
     @property
     def count(self) -> int:
-        """How many results there are."""
+        """Number of results."""
         return len(self.annotations.outputs)
 
     def subgraph_inputs(self, operands: Sequence[Any]) -> list[tuple[Any, Sequence[Any]]]:
-        """Each subgraph with what is known of the values that it is handed, whatever the turn.
+        """Return each subgraph with the specs of its inputs, valid for every iteration.
 
         Args:
-            operands: what is known of the operator's own.
+            operands: specs of the operator's operands.
         """
         return []
 
     def results(self, values: Sequence[Any]) -> Any:
-        """One result by itself, several as a tuple.
+        """Return one result by itself, several as a tuple.
 
         Raises:
-            ShapeError: the subgraph has another number of them.
+            ShapeError: the subgraph has another number of results.
         """
         if len(values) != self.count:
             raise ShapeError("the subgraph has another number of results", found=len(values), expected=self.count)
@@ -72,39 +72,39 @@ class WithSubgraphs(Layer):
 
 
 class Stacking(WithSubgraphs):
-    """Base of operators that take turns: states go from turn to turn, other results are stacked.
+    """Base of loops: states pass from iteration to iteration, other results are stacked.
 
     Parameters:
-        states: how many values go from turn to turn.
+        states: number of values passed from iteration to iteration.
     """
 
     states: int
 
     def first(self, operands: Sequence[Any]) -> list[Any]:
-        """Return what is known of the values that a first turn would be handed.
+        """Return the specs of the first iteration's inputs.
 
         Args:
-            operands: the operator's own, or what is known of them.
+            operands: the operator's operands, or their specs.
         """
         raise NotImplementedError
 
     def stacking(self, index: int) -> tuple[int, bool]:
-        """Return along which axis a result is stacked, and whether the last turn's comes first."""
+        """Return the axis along which a result is stacked, and whether the order is reversed."""
         return 0, False
 
     def items(self, operands: Sequence[Any]) -> list[Any]:
-        """Return what is known of what a first turn would give to be stacked."""
+        """Return the specs of the stacked results of the first iteration."""
         count = self.count - self.states
         try:
             results = list(self.subgraph("body").infer(self.first(operands)))
-        except EngineError:  # the subgraph refuses a turn that need not be taken
+        except EngineError:  # the subgraph refuses an iteration that may never run
             return [UNKNOWN] * count
         return results[len(results) - count :]
 
     def nothing(self, operands: Sequence[Any]) -> list[Array]:
-        """Return what is stacked where no turn is taken: the shape of an item, with a 0 at the axis of turns.
+        """Return the stacked results of zero iterations: the shape of an item, with a 0 at the stacking axis.
 
-        A size that only the values of an item tell is 0 as well.
+        A size that depends on values is 0 as well.
         """
         notes = self.annotations.outputs[self.states :]
         return [
@@ -115,10 +115,10 @@ class Stacking(WithSubgraphs):
 
 @register("onnx.If")
 class If(WithSubgraphs):
-    """One of two subgraphs, by a condition.
+    """Branch: one of two subgraphs, chosen by a condition.
 
     Parameters:
-        then_branch_refused, else_branch_refused: why there is no such subgraph: it does not fit this graph's shapes.
+        then_branch_refused, else_branch_refused: error of a subgraph that does not fit this graph's shapes.
     """
 
     then_branch_refused: str = ""
@@ -128,13 +128,13 @@ class If(WithSubgraphs):
         known = known_value(condition)
         if is_known(known):
             return self.results(self.branch(known).infer(self.captured(known, captured)))
-        found = [each for value in (True, False) if (each := self._foreseen(value, captured)) is not None]
+        found = [each for value in (True, False) if (each := self._branch_specs(value, captured)) is not None]
         if not found:
             return UNKNOWN if self.count == 1 else (UNKNOWN,) * self.count
         return self.results([alike(a, b) for a, b in zip(found[0], found[-1], strict=False)])
 
-    def _foreseen(self, value: bool, captured: Sequence[Any]) -> Sequence[Any] | None:
-        """What a branch would give; None where it does not take these operands: who takes it gets an error."""
+    def _branch_specs(self, value: bool, captured: Sequence[Any]) -> Sequence[Any] | None:
+        """Return the specs of a branch's results; None if it refuses these operands, an error only if it is taken."""
         try:
             known: Sequence[Any] = self.branch(value).infer(self.captured(value, captured))
         except ShapeError:
@@ -150,10 +150,10 @@ class If(WithSubgraphs):
         return [(self.subgraph(name), self.captured(name == "then_branch", known)) for name in names]
 
     def branch(self, condition: Any) -> Any:
-        """The subgraph that a condition chooses.
+        """Return the subgraph that a condition chooses.
 
         Raises:
-            ShapeError: it does not fit this graph's shapes, or the condition is not one value.
+            ShapeError: it does not fit this graph's shapes, or the condition is not a single value.
         """
         return self.subgraph(_branch(condition))
 
@@ -164,7 +164,7 @@ class If(WithSubgraphs):
         return super().subgraph(name)
 
     def captured(self, condition: Any, captured: Sequence[Any]) -> Sequence[Any]:
-        """What a branch uses of the graph around: that of the first comes first."""
+        """Return the captured values of a branch; those of ``then_branch`` come first."""
         subgraphs = dict(self.annotations.subgraphs)
         first = subgraphs["then_branch"].count if "then_branch" in subgraphs else 0
         return captured[:first] if _holds(condition) else captured[first:]
@@ -176,10 +176,10 @@ def _branch(condition: Any) -> str:
 
 @register("onnx.Loop")
 class Loop(Stacking):
-    """A subgraph run so often, or until its condition fails: states go from turn to turn, other results are stacked.
+    """Loop over a subgraph up to a trip count or until its condition fails; results that are no states are stacked.
 
     Parameters:
-        states: how many values go from turn to turn.
+        states: number of values passed from iteration to iteration.
     """
 
     has_count: bool = True
@@ -202,7 +202,7 @@ class Loop(Stacking):
         return [] if found is None else [(self.subgraph("body"), [*turn, *found[0], *map(_blurred, captured)])]
 
     def _settled(self, states: Sequence[Any], captured: Sequence[Any]) -> tuple[list[Any], list[Any]] | None:
-        """What holds of the states after any number of turns, and of what each turn gives besides."""
+        """Return specs of the states valid for every iteration, and of the stacked items; None if none exist."""
         known = [_blurred(each) for each in states]
         for _ in range(4):
             given = [TensorSpec((), INT64), TensorSpec((), np.dtype(np.bool_)), *known, *captured]
@@ -239,7 +239,7 @@ class Loop(Stacking):
         return [_known(each) for each in (np.array(0, INT64), _TRUE, *states, *captured)]
 
     def parts(self, operands: Sequence[Any]) -> tuple[Any, Any, Sequence[Any], Sequence[Any]]:
-        """The count and the condition, None for one there is not, the states, and what is used of the graph around."""
+        """Return trip count and condition (None if absent), states and captured values."""
         rest = list(operands)
         count = rest.pop(0) if self.has_count else None
         condition = rest.pop(0) if self.has_condition else None
@@ -248,12 +248,12 @@ class Loop(Stacking):
 
 @register("onnx.Scan")
 class Scan(Stacking):
-    """A subgraph run for every slice of some inputs; its states go from turn to turn, its other results are stacked.
+    """Scan of a subgraph over slices of inputs; states pass between iterations, other results are stacked.
 
     Parameters:
-        states: how many values go from turn to turn.
-        inputs: how many operands are cut in slices.
-        input_axes, output_axes: along which axes; the first ones by default.
+        states: number of values passed from iteration to iteration.
+        inputs: number of operands that are sliced.
+        input_axes, output_axes: axes of slicing and stacking; the first ones by default.
         input_directions, output_directions: 1 for backwards.
     """
 
@@ -284,7 +284,7 @@ class Scan(Stacking):
         return [(self.subgraph("body"), [*map(_blurred, states), *slices, *map(_blurred, captured)])]
 
     def slices(self, scanned: Sequence[Any], axes: Sequence[int]) -> list[TensorSpec]:
-        """What a turn is handed of what is cut."""
+        """Return the specs of the slices of one iteration."""
         return [TensorSpec((*each.shape[:axis], *each.shape[axis + 1 :]), each.dtype)
                 for each, axis in zip(scanned, axes, strict=True)]  # fmt: skip
 
@@ -322,29 +322,29 @@ class Scan(Stacking):
         return [*map(_known, states), *slices, *map(_known, captured)]
 
     def place(self, index: int, turn: int, length: int) -> int:
-        """Which slice of an input a turn takes."""
+        """Return the index of the slice that an iteration takes of an input."""
         return length - 1 - turn if _at(self.input_directions, index) else turn
 
     def stacking(self, index: int) -> tuple[int, bool]:
         return _at(self.output_axes, index), bool(_at(self.output_directions, index))
 
     def axes(self, given: tuple[int, ...], values: Sequence[Any]) -> list[int]:
-        """The axis of each value, counted from 0."""
+        """Return the axis of each value, counted from 0."""
         return [checked_axis(_at(given, k), len(each.shape)) for k, each in enumerate(values)]
 
     def parts(self, operands: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
-        """The states, what is cut in slices, and what is used of the graph around."""
+        """Return states, sliced inputs and captured values."""
         end = self.states + self.inputs
         return list(operands[: self.states]), list(operands[self.states : end]), list(operands[end:])
 
 
 @register("onnx.SequenceMap")
 class SequenceMap(WithSubgraphs):
-    """A subgraph run for every item of a sequence; its results are sequences.
+    """Map of a subgraph over the items of a sequence; its results are sequences.
 
     Parameters:
-        inputs: how many operands come before those of the graph around: the sequence, then others, which are
-            sequences too or go into each turn as they are.
+        inputs: number of operands before the captured ones: the sequence, then further sequences, or values passed
+            unchanged to each iteration.
     """
 
     inputs: int
@@ -366,7 +366,7 @@ class SequenceMap(WithSubgraphs):
 
 @register("engine.Stage")
 class Stage(WithSubgraphs):
-    """Part of a graph that runs as a graph of its own, because values computed before it decide its sizes."""
+    """Part of a graph that runs as a graph of its own, because its sizes depend on values computed before it."""
 
     def infer(self, *operands: Any) -> Any:
         return self.results(self.subgraph("body").infer(operands))
@@ -380,7 +380,7 @@ def _known(value: Any) -> Any:
 
 
 def _empty(item: Any, axis: int, note: TensorSpec | None) -> Array:
-    """Return no items as a stack, of the shape that is noted where nothing is known of an item."""
+    """Return a stack of no items, with the annotated shape if the item's is unknown."""
     if isinstance(item, TensorSpec):
         place = checked_axis(axis, item.rank + 1)
         return np.zeros([size or 0 for size in (*item.shape[:place], 0, *item.shape[place:])], item.dtype)
@@ -407,10 +407,10 @@ def _check_turn(turn: int) -> None:
 
 
 def _check_sequences(states: Sequence[Any], grown: list[int]) -> None:
-    """Look at what sequences hold together, each time that one has twice as many items.
+    """Check the total size of sequences each time that one has doubled.
 
     Args:
-        grown: how many items each had when it was last looked at; changed.
+        grown: number of items of each at its last check; updated.
     """
     for k, state in enumerate(states):
         if isinstance(state, (list, tuple)) and len(state) > 2 * grown[k] + 16:
@@ -427,14 +427,14 @@ def _holds(condition: Any) -> bool:
 
 
 def _blurred(value: Any) -> Any:
-    """What is known of a value, without its elements."""
+    """Return the spec of a value without its elements."""
     if isinstance(value, TensorSpec):
         return TensorSpec(value.shape, value.dtype)
     return TensorSpec((), np.asarray(value.__class__()).dtype) if isinstance(value, (bool, int, float)) else UNKNOWN
 
 
 def alike(a: Any, b: Any) -> Any:
-    """What holds of either of two values."""
+    """Return the common spec of two values: sizes that differ become unknown."""
     if not isinstance(a, TensorSpec) or not isinstance(b, TensorSpec) or (a.rank, a.dtype) != (b.rank, b.dtype):
         return UNKNOWN
     return TensorSpec(tuple(m if m == n else None for m, n in zip(a.shape, b.shape, strict=True)), a.dtype)

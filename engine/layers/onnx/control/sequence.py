@@ -21,7 +21,7 @@ _BOOL = np.dtype(np.bool_)
 
 
 def as_list(value: Any) -> list[Any]:
-    """The items of a sequence.
+    """Return the items of a sequence.
 
     Raises:
         ShapeError: for anything else.
@@ -32,10 +32,10 @@ def as_list(value: Any) -> list[Any]:
 
 
 def place(position: Any, length: int, last: int) -> int | None:
-    """A position counted from 0; None where only a run can tell it.
+    """Return a position counted from 0; None if it is known only at run time.
 
     Raises:
-        ShapeError: for one outside.
+        ShapeError: it is out of range.
     """
     index = whole_number(position, "position")
     if index is None:
@@ -47,7 +47,7 @@ def place(position: Any, length: int, last: int) -> int | None:
 
 @register("SequenceEmpty", ignored=("dtype",))
 class SequenceEmpty(Arrangement):
-    """A sequence of nothing."""
+    """Empty sequence."""
 
     def forward(self) -> list[object]:
         return []
@@ -55,7 +55,7 @@ class SequenceEmpty(Arrangement):
 
 @register("SequenceAt", positional=("sequence", "position"))
 class SequenceAt(Arrangement):
-    """The item at a position; negative ones count from the end."""
+    """Item at a position; negative positions count from the end."""
 
     def infer(self, sequence: Any, position: Any) -> Any:  # type: ignore[override]
         return self._item(sequence, position) if isinstance(sequence, (list, tuple)) else UNKNOWN
@@ -71,7 +71,7 @@ class SequenceAt(Arrangement):
 
 @register("SequenceInsert", positional=("sequence", "item", "position"))
 class SequenceInsert(Arrangement):
-    """The sequence with one item more, before a position or at the end."""
+    """Sequence with an item inserted before a position or at the end."""
 
     def infer(self, sequence: Any, item: Any, position: Any = None) -> Any:  # type: ignore[override]
         return self.forward(sequence, item, position) if isinstance(sequence, (list, tuple)) else UNKNOWN
@@ -86,7 +86,7 @@ class SequenceInsert(Arrangement):
 
 @register("SequenceErase", positional=("sequence", "position"))
 class SequenceErase(Arrangement):
-    """The sequence without the item at a position, or the last one."""
+    """Sequence without the item at a position, or the last one."""
 
     def infer(self, sequence: Any, position: Any = None) -> Any:  # type: ignore[override]
         return self.forward(sequence, position) if isinstance(sequence, (list, tuple)) else UNKNOWN
@@ -99,7 +99,7 @@ class SequenceErase(Arrangement):
 
 @register("SequenceLength")
 class SequenceLength(Layer):
-    """How many items a sequence has."""
+    """Number of items of a sequence."""
 
     takes_unknown = True
 
@@ -112,7 +112,7 @@ class SequenceLength(Layer):
 
 @register("ConcatFromSequence")
 class ConcatFromSequence(Layer):
-    """All items one after the other along an axis, or side by side along a new one."""
+    """Items concatenated along an axis, or stacked along a new one."""
 
     takes_unknown = True
 
@@ -132,11 +132,11 @@ class ConcatFromSequence(Layer):
 
 @register("SplitToSequence", positional=("input", "split"))
 class SplitToSequence(Layer):
-    """Pieces along an axis as a sequence.
+    """Sequence of pieces along an axis.
 
     Parameters:
-        split: the length of all pieces but the last, or of each; without it slices of length 1.
-        keepdims: whether those slices, or pieces of a length of 1 for all, keep the axis.
+        split: length of all pieces but the last (one number), or of each; slices of length 1 by default.
+        keepdims: slices, and pieces of a single length 1, keep the axis.
     """
 
     axis: int = 0
@@ -163,7 +163,7 @@ class SplitToSequence(Layer):
         return [piece.squeeze(axis) for piece in pieces] if self._drops(split) else pieces
 
     def _drops(self, split: Any) -> bool:
-        """Whether the axis goes: PyTorch's exporter says unbind as pieces of length 1, and onnxruntime takes it so."""
+        """Return whether the axis is dropped; also for a single length 1, which is how PyTorch exports unbind."""
         if split is None or self.keepdims:
             return not self.keepdims
         is_scalar = shape_of(split) == () and not isinstance(split, (tuple, list))
@@ -184,7 +184,7 @@ class SplitToSequence(Layer):
 
 @register("Optional")
 class OptionalValue(Arrangement):
-    """The value itself; nothing where there is no operand."""
+    """Optional value; absent without an operand."""
 
     type: Any = None
 
@@ -194,10 +194,10 @@ class OptionalValue(Arrangement):
 
 @register("OptionalGetElement")
 class OptionalGetElement(Arrangement):
-    """The value that is there.
+    """Present value of an optional.
 
     Raises:
-        ShapeError: when there is none.
+        ShapeError: the value is absent.
     """
 
     def infer(self, value: Any) -> Any:  # type: ignore[override]
@@ -211,7 +211,7 @@ class OptionalGetElement(Arrangement):
 
 @register("OptionalHasElement")
 class OptionalHasElement(Layer):
-    """Whether there is a value."""
+    """Boolean: whether an optional value is present."""
 
     takes_unknown = True
 

@@ -1,4 +1,4 @@
-"""Texts: joined, split, made alike, counted."""
+"""String operators."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FLOAT32: Final[DType] = np.dtype(np.float32)
 
 
 def _texts(value: Any, name: str) -> Array:
-    """An operand of texts.
+    """Return an operand of strings.
 
     Raises:
         ShapeError: it holds numbers.
@@ -40,7 +40,7 @@ def _filled(shape: Sequence[int], items: Sequence[Any]) -> Array:
 
 @register("StringConcat")
 class StringConcat(Layer):
-    """Two texts as one, each with each, broadcast."""
+    """Elementwise concatenation of strings, with broadcasting."""
 
     def infer(self, a: TensorSpec, b: TensorSpec) -> TensorSpec:
         return TensorSpec(broadcast_shapes(a.shape, b.shape), STRING)
@@ -53,7 +53,7 @@ class StringConcat(Layer):
 
 @register("StringSplit")
 class StringSplit(Layer):
-    """The parts of each text between delimiters (runs of blanks, where there is none), and how many there are.
+    """Parts of each string between delimiters (whitespace by default), and their number.
 
     Shapes:
         input (*S)  ->  (*S, most), (*S)
@@ -78,7 +78,7 @@ class StringSplit(Layer):
 
 @register("StringNormalizer")
 class StringNormalizer(Layer):
-    """A list of texts in one case, without some words; one empty text where nothing is left.
+    """Strings in one case, without stop words; one empty string if none is left.
 
     Shapes:
         input (C,) or (1, C)
@@ -110,13 +110,13 @@ class StringNormalizer(Layer):
 
 @register("TfIdfVectorizer")
 class TfIdfVectorizer(Layer):
-    """How often each n-gram of a pool is in a row, by count or weighed.
+    """Counts of the n-grams of a pool in each row, optionally weighted.
 
     Parameters:
-        pool: the n-grams, one after the other: all of one item, all of two, ...
-        ngram_counts: where in the pool those of each length begin.
-        ngram_indexes: where the count of each n-gram goes.
-        max_skip_count: how many items may lie between two of an n-gram, at most.
+        pool: the n-grams in order of their length.
+        ngram_counts: start of each length in the pool.
+        ngram_indexes: output index of each n-gram.
+        max_skip_count: maximum number of items skipped between two items of an n-gram.
     """
 
     loops = True
@@ -162,7 +162,7 @@ class TfIdfVectorizer(Layer):
     def _count(self, found: Array, items: list[Any], grams: dict[tuple[Any, ...], int]) -> None:
         longest = min(self.max_gram_length, len(self.ngram_counts), len(items))
         for length in cancellable(range(max(self.min_gram_length, 1), longest + 1)):
-            # Items further apart than a row is long are in none.
+            # Items further apart than the row's length never occur.
             widest = (len(items) - 1) // (length - 1) if length > 1 else 1
             for skip in cancellable(range(1, min(self.max_skip_count + 1 if length > 1 else 1, widest) + 1)):
                 for start in range(len(items) - (length - 1) * skip):
@@ -184,7 +184,7 @@ class TfIdfVectorizer(Layer):
 
 @register("LabelEncoder")
 class LabelEncoder(Layer):
-    """Each element replaced by what a table has for it, or by a default."""
+    """Elements mapped by a table, with a default for missing keys."""
 
     keys: Any
     values: Any
@@ -211,7 +211,7 @@ class LabelEncoder(Layer):
 
 @register("ArrayFeatureExtractor")
 class ArrayFeatureExtractor(Layer):
-    """Columns of the last axis by their places."""
+    """Columns of the last axis by index."""
 
     def infer(self, input: TensorSpec, places: TensorSpec) -> TensorSpec:
         shape = input.shape if input.rank > 1 else (1, *input.shape)

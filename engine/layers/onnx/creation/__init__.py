@@ -1,1 +1,1 @@
-"""Tensors that are made."""
+"""Creation of tensors."""

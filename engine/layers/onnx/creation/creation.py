@@ -25,7 +25,7 @@ _FLOAT32: DType = np.dtype(np.float32)
 
 @register("ConstantOfShape", positional=("shape",))
 class ConstantOfShape(Layer):
-    """A tensor of this shape, filled with one number, 0.0 unless the file says which."""
+    """Tensor of a given shape filled with one number, 0.0 by default."""
 
     value: Any = 0.0
     annotations: Annotations = NO_ANNOTATIONS
@@ -58,7 +58,7 @@ class ConstantOfShape(Layer):
 
 @register("Range", positional=("start", "limit", "delta"))
 class Range(Layer):
-    """start, start + delta, ... up to the limit, which is left out."""
+    """Numbers start, start + delta, ... up to the limit, exclusive."""
 
     annotations: Annotations = NO_ANNOTATIONS
 
@@ -104,7 +104,7 @@ def _steps(start: Number, limit: Number, delta: Number) -> int:
 
 @register("Constant", positional=())
 class OnnxConstant(Layer):
-    """A constant that the converter left as an operator: a number, or a list of numbers."""
+    """Constant that the converter left as an operator: a number or a list of numbers."""
 
     value: Any = None
     value_float: float | None = None

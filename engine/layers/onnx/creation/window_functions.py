@@ -1,4 +1,4 @@
-"""Window functions, and the weights of mel bins."""
+"""Mel filter weights."""
 
 from __future__ import annotations
 

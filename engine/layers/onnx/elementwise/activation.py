@@ -40,7 +40,7 @@ class OnnxPRelu(Layer):
 
 @register("Clip", positional=("input", "min", "max"))
 class Clip(Layer):
-    """min(max(x, min), max), of those bounds that are given."""
+    """min(max(x, min), max); each bound is optional."""
 
     def infer(
         self, input: TensorSpec, min: TensorSpec | Number | None = None, max: TensorSpec | Number | None = None
@@ -80,7 +80,7 @@ class Hardmax(Elementwise):
 
 @register("Dropout", positional=("input", "ratio", "training_mode"), ignored=("seed", "is_test"))
 class OnnxDropout(Layer):
-    """The input itself, and that every element of it was kept: models are run, not trained."""
+    """Identity with an all-true mask, because models run in inference only."""
 
     ratio: Any = 0.5
     training_mode: Any = False

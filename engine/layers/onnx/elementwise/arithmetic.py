@@ -1,4 +1,4 @@
-"""Arithmetic that PyTorch spells differently: remainders, shifts, conversions, running sums, sums of many."""
+"""Arithmetic that differs from PyTorch's: shifts, conversions, powers, cumulative sums and products."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from engine.tensor import BFLOAT16, Array, DType, Number, TensorSpec, dtype_name
 
 
 class _Pair(Layer):
-    """Base of functions of every pair of elements, the operands broadcast; both have one dtype."""
+    """Base of elementwise functions of two broadcast operands of one dtype."""
 
     takes_sizes = True
 
@@ -41,7 +41,7 @@ class _Pair(Layer):
             return cast(np.asarray(self.combine(a, b)), spec.dtype)
 
     def combine(self, a: Array, b: Array) -> Any:
-        """The function."""
+        """Apply the function."""
         raise NotImplementedError
 
 
@@ -51,7 +51,7 @@ def _spec(value: Any) -> Any:
 
 @register("Pow")
 class Pow(Layer):
-    """The first operand to the power of the second one, in the dtype of the first."""
+    """First operand to the power of the second, in the dtype of the first."""
 
     def infer(self, input: Any, other: Any) -> TensorSpec:
         dtype = dtype_of(input, dtype_of(other, np.dtype(np.float32)))
@@ -70,7 +70,7 @@ class Pow(Layer):
 
 @register("Div")
 class OnnxDiv(Adapter):
-    """The quotient; that of integers is cut towards zero."""
+    """Quotient; truncated towards zero for integers."""
 
     canonicalises = False
     takes_sizes = True
@@ -86,7 +86,7 @@ class OnnxDiv(Adapter):
 
 @register("BitShift")
 class BitShift(_Pair):
-    """Bits moved to the left or right; after as many as there are, the sign is left (right), or nothing (left)."""
+    """Bits shifted to the left or right; a shift by the width or more leaves the sign (right) or 0 (left)."""
 
     direction: Literal["LEFT", "RIGHT"]
 
@@ -100,7 +100,7 @@ class BitShift(_Pair):
 
 @register("Cast")
 class OnnxCast(Adapter):
-    """The input in another dtype: fractions are cut towards zero, what is not zero is True."""
+    """Conversion to another dtype: fractions are truncated towards zero, nonzero numbers become True."""
 
     does_arithmetic = False
     takes_sizes = True
@@ -129,7 +129,7 @@ class OnnxCast(Adapter):
 
 @register("CastLike", positional=("input", "target"))
 class CastLike(Layer):
-    """The input in the dtype of another tensor."""
+    """Conversion to the dtype of another tensor."""
 
     does_arithmetic = False
 
@@ -151,7 +151,7 @@ class CastLike(Layer):
 
 @register("BitCast")
 class BitCast(Layer):
-    """The bits of the input read as another dtype of the same width."""
+    """Reinterpretation of the bits as another dtype of the same width."""
 
     to: int
 
@@ -170,11 +170,11 @@ class BitCast(Layer):
 
 
 class _Running(Elementwise):
-    """Base of running sums and products.
+    """Base of cumulative sums and products.
 
     Parameters:
-        exclusive: without the element itself.
-        reverse: from the end.
+        exclusive: leave out the element itself.
+        reverse: accumulate from the end.
     """
 
     exclusive: bool = False
@@ -199,17 +199,17 @@ class _Running(Elementwise):
         return cast(total, input.dtype).reshape(input.shape)
 
     def accumulate(self, row: Array, axis: int) -> Array:
-        """What has come together at each element."""
+        """Accumulate along an axis."""
         raise NotImplementedError
 
     def start(self) -> int:
-        """What there is before the first element."""
+        """Return the neutral element."""
         raise NotImplementedError
 
 
 @register("CumSum", positional=("input", "axis"))
 class OnnxCumSum(_Running):
-    """The sum of all elements along an axis up to each."""
+    """Cumulative sum along an axis."""
 
     def accumulate(self, row: Array, axis: int) -> Array:
         return row.cumsum(axis, dtype=row.dtype)
@@ -220,7 +220,7 @@ class OnnxCumSum(_Running):
 
 @register("CumProd", positional=("input", "axis"))
 class OnnxCumProd(_Running):
-    """The product of all elements along an axis up to each."""
+    """Cumulative product along an axis."""
 
     def accumulate(self, row: Array, axis: int) -> Array:
         return row.cumprod(axis, dtype=row.dtype)
@@ -231,7 +231,7 @@ class OnnxCumProd(_Running):
 
 @register("Det")
 class Det(Layer):
-    """The determinants of square matrices: input (..., M, M) -> (...)."""
+    """Determinants of square matrices: input (..., M, M) -> (...)."""
 
     def infer(self, input: TensorSpec) -> TensorSpec:
         check_square(input.shape)

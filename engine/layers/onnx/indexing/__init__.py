@@ -1,1 +1,1 @@
-"""Elements by their places, and places by their elements."""
+"""Gathering, scattering and searching of elements."""

@@ -1,4 +1,4 @@
-"""Rows of a table that stretches of indices name, pooled: what exporters write as a loop over bags."""
+"""Embedding bags, which exporters write as a loop."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _POOLS: Final[dict[str, Callable[..., Array]]] = {"sum": np.sum, "mean": np.mean
 
 @register("onnx.EmbeddingBags")
 class EmbeddingBags(Layer):
-    """The sum, mean or maximum of the rows of a table that ``indices[bounds[k] : bounds[k + 1]]`` name, for each k.
+    """Sum, mean or maximum of the table rows ``indices[bounds[k] : bounds[k + 1]]``, for each k.
 
-    Bounds are those of ``Slice``: they are cut to what there is, negative ones count from the end. A bag of nothing is
-    zeros, in onnxruntime's means too.
+    Bounds are those of ``Slice``: clamped to the length, negative ones count from the end. An empty bag is zeros, for
+    means as in onnxruntime.
 
     Parameters:
         mode: ``sum``, ``mean`` or ``max``.

@@ -18,17 +18,17 @@ from engine.tensor import UNKNOWN, Array, Dim, Shape, TensorSpec, format_shape
 
 
 def counted(index: Array, length: int) -> Array:
-    """Positions from 0 on.
+    """Return positions counted from 0.
 
     Raises:
-        ShapeError: for one outside the axis.
+        ShapeError: a position is out of range.
     """
     check_positions(index, length, -length)
     return np.where(index < 0, index + length, index) if index.size and index.min() < 0 else index
 
 
 def index_spec(index: Any, rank: int) -> TensorSpec:
-    """What is known of an index: one that comes as numbers has lost its dimensions, of which there are ``rank``."""
+    """Return the spec of an index; one that comes as numbers has lost its dimensions and gets ``rank`` of them."""
     if isinstance(index, TensorSpec):
         return index
     if isinstance(index, tuple):
@@ -37,10 +37,10 @@ def index_spec(index: Any, rank: int) -> TensorSpec:
 
 
 def index_array(index: Any, rank: int) -> Array:
-    """An index as a tensor, likewise.
+    """Return an index as a tensor; a number gets ``rank`` dimensions.
 
     Raises:
-        ShapeError: when it is not of integers.
+        ShapeError: it has no integers.
     """
     if isinstance(index, np.ndarray):
         return index
@@ -52,7 +52,7 @@ def index_array(index: Any, rank: int) -> Array:
 
 @register("Gather")
 class OnnxGather(Rearrangement):
-    """The slices of one axis that indices name, in their place.
+    """Slices of one axis selected by indices.
 
     Shapes:
         input (A, L, B), indices (*I)  ->  (A, *I, B)
@@ -77,7 +77,7 @@ class OnnxGather(Rearrangement):
         return checked_axis(self.axis, len(shape))
 
     def _rank(self, rank: int) -> int:
-        """Of an index that comes as a number: none, unless the file says that the result is no smaller."""
+        """Return the rank of an index that comes as a number, from the annotated result; 0 without one."""
         noted = self.annotations.outputs[0]
         return max(noted.rank - rank + 1, 0) if noted is not None else 0
 
@@ -135,7 +135,7 @@ class GatherND(Rearrangement):
         return np.asarray(input[(*batches, *columns)])
 
     def _depth(self, shape: Shape, index: Shape) -> Dim:
-        """How many axes a row of indices names."""
+        """Return the number of axes that a row of indices covers."""
         batch = self.batch_dims
         fits = len(index) > 0 and 0 <= batch < len(index) and batch <= len(shape)
         fits = fits and may_match(shape[:batch], index[:batch])
@@ -145,6 +145,6 @@ class GatherND(Rearrangement):
         return index[-1]
 
     def _rank(self, rank: int) -> int:
-        """Of an index that comes as a number: one, unless the file says that the result is as large as the input."""
+        """Return the rank of an index given as a number: 2 if the annotated result has the input's rank, else 1."""
         noted = self.annotations.outputs[0]
         return 1 if noted is None or noted.rank < rank else 2

@@ -1,4 +1,4 @@
-"""Sequences of their own lengths, backwards."""
+"""Reversal of sequences of different lengths."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from engine.tensor import Array, TensorSpec, format_shape
 
 
 def checked_lengths(lengths: Array, steps: int) -> Array:
-    """The lengths, refused where they are none of sequences of so many steps."""
+    """Return the lengths; refuse those that do not fit the number of steps."""
     if lengths.dtype.kind not in "iu" or (lengths.size and not 0 <= lengths.min() <= lengths.max() <= steps):
         raise ShapeError("lengths do not fit the steps", found=lengths.tolist()[:8], expected=f"0 to {steps}")
     return lengths
 
 
 def turned(x: Array, lengths: Array) -> Array:
-    """Each sequence (T, B, ...) backwards, what lies after its end as it is."""
+    """Reverse each sequence of (T, B, ...) up to its length; keep the rest."""
     step = np.arange(len(x))[:, None]
     source = np.where(step < lengths, lengths - 1 - step, step)
     return np.asarray(np.take_along_axis(x, source.reshape(*source.shape, *(1,) * (x.ndim - 2)), axis=0))
@@ -29,7 +29,7 @@ def turned(x: Array, lengths: Array) -> Array:
 
 @register("ReverseSequence", positional=("input", "lengths"))
 class ReverseSequence(Layer):
-    """Each batch with its first elements along the time axis in reverse, as many as its length says."""
+    """Batches whose first elements along the time axis, up to the length of each, are reversed."""
 
     batch_axis: int = 1
     time_axis: int = 0

@@ -1,4 +1,4 @@
-"""Values written, or combined with what is there, at positions. Negative positions count from the end."""
+"""Scatter operators. Negative positions count from the end."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _Scatter(Layer):
             raise ParameterError("unknown reduction", found=self.reduction, expected=f"none, {', '.join(_WAYS)}")
 
     def _written(self, input: Array, places: Any, updates: Array) -> Array:
-        """A copy of input with updates at places, an index of it."""
+        """Return a copy of the input with updates at an index."""
         if self.reduction == "none":
             result = input.copy()
             result[places] = updates
@@ -119,7 +119,7 @@ class ScatterND(_Scatter):
 
 
 def _slices(shape: Shape, index: Shape) -> Shape | None:
-    """The shape of the updates; None while it is open how many axes a row names."""
+    """Return the shape of the updates; None while the number of indexed axes is unknown."""
     if not index or (index[-1] is not None and index[-1] > len(shape)):
         raise ShapeError("indices do not fit", found=format_shape(index), expected=f"rows of at most {len(shape)}")
     return None if index[-1] is None else (*index[:-1], *shape[index[-1] :])
@@ -127,7 +127,7 @@ def _slices(shape: Shape, index: Shape) -> Shape | None:
 
 @register("TensorScatter", positional=("input", "update", "write_indices"))
 class TensorScatter(Layer):
-    """update written into a copy of input along one axis, each batch from a position of its own on.
+    """Copy of the input with update written along one axis, from a position of each batch.
 
     Shapes:
         input (B, A, L, *D), update (B, A, M, *D), write_indices (B,)  ->  as input, for axis 2

@@ -1,4 +1,4 @@
-"""Places of elements: extremes, the largest few, the distinct ones, those that are not zero."""
+"""Search operators: extremes, largest elements, distinct elements, nonzero elements."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from engine.tensor import UNKNOWN, Array, Number, TensorSpec, known_value, produ
 
 
 class _ArgExtreme(UnaryAdapter):
-    """Base of operators that name the place of an extreme along an axis.
+    """Base of operators that return the index of an extreme along an axis.
 
     Parameters:
-        select_last_index: of equal elements name the last.
+        select_last_index: return the last of equal elements.
     """
 
     extreme: ClassVar[type[ArgMax | ArgMin]]
@@ -42,7 +42,7 @@ class _ArgExtreme(UnaryAdapter):
 
 
 class _Last(Layer):
-    """The last place where ``first`` names the first."""
+    """Last index of the extreme, where ``first`` returns the first."""
 
     first: Any
     axis: int
@@ -58,7 +58,7 @@ class _Last(Layer):
 
 @register("ArgMax")
 class OnnxArgMax(_ArgExtreme):
-    """The place of the largest element along an axis."""
+    """Index of the largest element along an axis."""
 
     canonical_layers = (ArgMax,)
     extreme = ArgMax
@@ -66,7 +66,7 @@ class OnnxArgMax(_ArgExtreme):
 
 @register("ArgMin")
 class OnnxArgMin(_ArgExtreme):
-    """The place of the smallest element along an axis."""
+    """Index of the smallest element along an axis."""
 
     canonical_layers = (ArgMin,)
     extreme = ArgMin
@@ -74,7 +74,7 @@ class OnnxArgMin(_ArgExtreme):
 
 @register("TopK", positional=("input", "k"))
 class OnnxTopK(Layer):
-    """The k largest or smallest elements along an axis, in order, and their places; equal ones as they come."""
+    """The k largest or smallest elements along an axis, in order, and their indices; equal ones in input order."""
 
     axis: int = -1
     largest: bool = True
@@ -107,7 +107,7 @@ class OnnxTopK(Layer):
 
 @register("NonZero")
 class OnnxNonZero(Rearrangement):
-    """The positions of all elements that are not zero, one a column."""
+    """Positions of all nonzero elements, one per column."""
 
     def infer(self, input: TensorSpec) -> TensorSpec:
         return TensorSpec((max(input.rank, 1), None), INT64)
@@ -118,10 +118,10 @@ class OnnxNonZero(Rearrangement):
 
 @register("Unique")
 class OnnxUnique(Layer):
-    """The distinct elements, or slices along an axis: themselves, where each first is, which every one is, how often.
+    """Distinct elements, or slices along an axis: values, first indices, inverse indices, counts.
 
     Parameters:
-        sorted: in ascending order; else in that of their first places.
+        sorted: in ascending order; else in order of first occurrence.
     """
 
     axis: int | None = None
@@ -158,7 +158,7 @@ class OnnxUnique(Layer):
 
 @register("Compress")
 class Compress(Rearrangement):
-    """The slices along an axis where condition holds; without an axis those of the flattened input."""
+    """Slices along an axis where condition holds; without an axis, elements of the flattened input."""
 
     axis: int | None = None
 
@@ -177,7 +177,7 @@ class Compress(Rearrangement):
 
 @register("OneHot", positional=("indices", "depth", "values"))
 class OneHot(Layer):
-    """A new axis of ``depth``: values[1] at each index, counted from the end where negative, values[0] elsewhere."""
+    """One-hot encoding along a new axis: values[1] at each index (negative from the end), values[0] elsewhere."""
 
     axis: int = -1
     annotations: Annotations = NO_ANNOTATIONS

@@ -1,1 +1,1 @@
-"""Trees, vectors and features of the machine learning domain."""
+"""Trees, support vectors and features of ``ai.onnx.ml``."""

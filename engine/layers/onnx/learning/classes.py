@@ -1,4 +1,4 @@
-"""Scores of classes, as ONNX's classifiers of its machine learning domain answer them."""
+"""Scores and labels of the classifiers of ``ai.onnx.ml``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NOTHING: Final = 1e-7
 
 
 def transformed(scores: Array, transform: str) -> Array:
-    """Scores of each row as its last step makes them.
+    """Apply a post-transform to the scores of each row.
 
     Args:
         scores: (N, K).
@@ -31,7 +31,7 @@ def transformed(scores: Array, transform: str) -> Array:
         if transform in ("SOFTMAX", "SOFTMAX_ZERO"):
             most = scores.max(axis=1, keepdims=True) if scores.shape[1] else scores
             raised = np.exp(scores - most)
-            if transform == "SOFTMAX_ZERO":  # what is nought stays near it
+            if transform == "SOFTMAX_ZERO":  # zeros stay close to 0
                 raised = np.where(np.abs(scores) > _NOTHING, raised, scores * np.exp(-most))
             return np.asarray(raised / raised.sum(axis=1, keepdims=True))
     return scores
@@ -43,7 +43,7 @@ def _logistic(x: Array) -> Array:
 
 
 def _probit(x: Array) -> Array:
-    """The quantile of a normal distribution, by the approximation that onnxruntime has."""
+    """Return the quantile of the normal distribution, by onnxruntime's approximation."""
     twice = 2 * x - 1
     log = np.log((1 - twice) * (1 + twice))
     v = 2 / (3.14159 * 0.147) + 0.5 * log
@@ -53,10 +53,10 @@ def _probit(x: Array) -> Array:
 
 @register("onnx.ClassScores")
 class ClassScores(Layer):
-    """Scores after their last step.
+    """Scores after the post-transform.
 
     Parameters:
-        other: of one column, what the class that is not it has: 1 - s ("complement"), -s ("negative"), or nothing.
+        other: for a single column, the score of the other class: 1 - s ("complement"), -s ("negative"), or none.
 
     Shapes:
         scores (N, K)  ->  (N, K), or (N, 2) of one column with another
@@ -83,11 +83,11 @@ class ClassScores(Layer):
 
 @register("onnx.ClassLabel")
 class ClassLabel(Layer):
-    """The label of the class that has most; of two classes, by what the second has.
+    """Label of the highest score; of two classes, by the score of the second.
 
     Parameters:
-        labels: texts or integers.
-        above: the second label is that of more than this, in the last column.
+        labels: strings or integers.
+        above: rows whose last column exceeds this have the second label.
 
     Shapes:
         scores (N, K)  ->  (N)
@@ -119,7 +119,7 @@ class ClassLabel(Layer):
 
 
 def labels_array(labels: tuple[Any, ...]) -> Array:
-    """Labels as an array of their dtype."""
+    """Return labels as an array of their dtype."""
     array = np.empty(len(labels), STRING if isinstance(labels[0], str) else INT64)
     array[:] = list(labels)
     return array

@@ -1,4 +1,4 @@
-"""Columns of features before a model sees them: of equal length, filled in, one for each category."""
+"""Feature preparation: normalisation, imputation, one-hot encoding, concatenation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FLOAT32: Final[DType] = np.dtype(np.float32)
 
 @register("Normalizer")
 class Normalizer(Layer):
-    """Each row through its largest element, the sum of its magnitudes, or its length; rows of noughts stay.
+    """Rows divided by their maximum, L1 norm or L2 norm; rows of zeros stay.
 
     Shapes:
         input (N, F) or (F)
@@ -48,7 +48,7 @@ class Normalizer(Layer):
 
 @register("Imputer")
 class Imputer(Layer):
-    """What stands for a missing value replaced by its column's own value, or by the one there is.
+    """Missing elements replaced by the value of their column, or by the only value.
 
     Shapes:
         input (N, F) or (F)
@@ -77,10 +77,10 @@ class Imputer(Layer):
 
 @register("OneHotEncoder")
 class OneHotEncoder(Layer):
-    """1 where an element is the category of that place, else 0.
+    """One-hot encoding of categories.
 
     Parameters:
-        zeros: whether an element that is none of them may be; else it is refused.
+        zeros: encode unknown elements as zeros; else refuse them.
 
     Shapes:
         input (*S)  ->  (*S, categories)
@@ -124,7 +124,7 @@ def _whole(input: Array) -> Array:
 
 @register("FeatureVectorizer")
 class FeatureVectorizer(Layer):
-    """Tables side by side, each cut off or filled up with noughts to its number of columns.
+    """Tables concatenated by columns, each cut or padded with zeros to its number of columns.
 
     Shapes:
         inputs (N, F_k)  ->  (N, sum of inputdimensions)

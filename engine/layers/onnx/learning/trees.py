@@ -1,7 +1,7 @@
-"""Decision trees that vote: random forests, boosted trees.
+"""Ensembles of decision trees: random forests, boosted trees.
 
-A place is a node's number, or for a leaf -1 - its number. A node's children have higher numbers than itself, so that no
-way through a tree comes back.
+A place is a node's index, or -1 - k for leaf k. A node's children have higher indices than itself, so that traversal
+always ends.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from engine.limits import check_size
 from engine.tensor import Array, DType, TensorSpec, format_shape
 
 LEQ, LT, GTE, GT, EQ, NEQ, MEMBER = range(7)
-"""How a node compares its feature."""
+"""Comparison modes of nodes."""
 
 _FLOAT32: Final[DType] = np.dtype(np.float32)
 _AT_ONCE: Final = 1 << 18
-"""Places of rows in trees that are followed side by side."""
+"""Maximum places of rows in trees that are traversed at once."""
 
 _JOINED: Final = {"MIN": np.minimum, "MAX": np.maximum}
 _COMPARED: Final = {
@@ -31,10 +31,10 @@ _COMPARED: Final = {
 
 
 def table_shape(shape: tuple[int | None, ...]) -> tuple[int | None, int | None]:
-    """Rows and columns of features; a list of them is one row.
+    """Return rows and columns of features; a vector is one row.
 
     Raises:
-        ShapeError: for more dimensions, or none.
+        ShapeError: there are more than two dimensions, or none.
     """
     if not 0 < len(shape) < 3:
         raise ShapeError("no table of features", found=format_shape(shape), expected="[N, F] or [F]")
@@ -42,26 +42,25 @@ def table_shape(shape: tuple[int | None, ...]) -> tuple[int | None, int | None]:
 
 
 def as_table(input: Array) -> Array:
-    """Features as rows and columns."""
+    """Return features as rows and columns."""
     table_shape(input.shape)
     return input if input.ndim == 2 else input.reshape(1, -1)
 
 
 @register("onnx.TreeEnsemble")
 class TreeEnsemble(Layer):
-    """What the leaves that a row comes to say of each target, together.
+    """Aggregate of the leaf values that a row reaches, for each target.
 
     Parameters:
-        targets: how many there are.
-        narrow: whether results are float32, whatever the features are.
+        targets: number of targets.
+        narrow: return float32 for features of any dtype.
 
     Operands:
-        mode, feature, split, missing: of each node the comparison, the column, what it is compared with, and whether
-            NaN goes where what is true goes.
-        true, false: places of its children.
-        roots: places of the trees' first nodes.
-        first, target, weight: where the entries of each leaf begin and end, and for which target they say what.
-        sets, members: of each node, where the values begin and end that it looks for; in order.
+        mode, feature, split, missing: comparison, column and threshold of each node, and whether NaN counts as true.
+        true, false: places of the children.
+        roots: places of the root nodes.
+        first, target, weight: bounds of each leaf's entries, and the target and value of each entry.
+        sets, members: bounds of each node's set of values, and the sorted values.
         base: added to each target.
 
     Shapes:
@@ -120,10 +119,10 @@ class TreeEnsemble(Layer):
         return _FLOAT32 if self.narrow else dtype
 
     def _add(self, scores: Array, leaves: Array, first: Array, target: Array, weight: Array) -> None:
-        """Join what the leaves say, tree after tree.
+        """Aggregate the leaf values, tree after tree.
 
         Args:
-            leaves: by tree and row.
+            leaves: leaf index by tree and row.
         """
         rows = np.broadcast_to(np.arange(leaves.shape[1]), leaves.shape)
         begin, count = first[leaves], first[leaves + 1] - first[leaves]
@@ -144,7 +143,7 @@ class TreeEnsemble(Layer):
 
 
 class _Walk:
-    """Rows on their way down."""
+    """Traversal of trees by rows."""
 
     def __init__(
         self,
@@ -165,7 +164,7 @@ class _Walk:
         self._has_missing = bool(missing.any())
 
     def leaves(self, roots: Array) -> Array:
-        """Numbers of leaves, by tree and row."""
+        """Return the leaf index of each tree and row."""
         places = np.repeat(roots.astype(np.int64)[:, None], len(self._x), 1)
         flat = places.reshape(-1)
         rows = np.tile(np.arange(len(self._x)), len(roots))
@@ -196,7 +195,7 @@ class _Walk:
         return np.asarray(_COMPARED[mode](value, self._split[node]))
 
     def _is_member(self, node: Array, value: Array) -> Array:
-        """Whether each value is in its node's set, halved until one is left."""
+        """Return whether each value is in its node's set, by binary search."""
         if self._sets is None or self._members is None or not self._members.size:
             return np.zeros(value.shape, np.bool_)
         low, end = self._sets[node], self._sets[node + 1]
@@ -212,10 +211,10 @@ def check_forest(
     mode: Array, feature: Array, split: Array, missing: Array, true: Array, false: Array,
     roots: Array, first: Array, target: Array, weight: Array, targets: int,
 ) -> None:  # fmt: skip
-    """Refuse trees whose ways lead out of them, or round and round.
+    """Refuse trees with children out of range or cycles.
 
     Raises:
-        ParameterError: naming what does.
+        ParameterError: it names the faulty table.
     """
     nodes, leaves = len(mode), len(first) - 1
     if any(each.shape != (nodes,) for each in (feature, split, missing, true, false)) or first.ndim != 1 or leaves < 0:
@@ -247,6 +246,6 @@ def _check_sets(mode: Array, sets: Array | None, members: Array | None) -> None:
 
 
 def is_division(bounds: Array, length: int) -> bool:
-    """Whether bounds cut a list of that length into pieces."""
+    """Return whether bounds divide a list of that length."""
     rises = bool((bounds[1:] >= bounds[:-1]).all())
     return bounds.ndim == 1 and len(bounds) > 0 and rises and int(bounds[0]) == 0 and int(bounds[-1]) == length

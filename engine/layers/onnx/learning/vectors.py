@@ -1,4 +1,4 @@
-"""Support vector machines: how near a row is to each vector, and what pairs of classes make of it."""
+"""Support vector machines: kernels, votes and probabilities of class pairs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ROUNDS: Final = 100
 
 @register("onnx.VectorKernel")
 class VectorKernel(Layer):
-    """A kernel of each row and each vector.
+    """Kernel of each row and each vector.
 
     LINEAR: x·v; POLY: (gamma x·v + coef0) ** degree; RBF: exp(-gamma |x - v|²); SIGMOID: tanh(gamma x·v + coef0)
 
@@ -55,7 +55,7 @@ class VectorKernel(Layer):
 
     def _near(self, x: Array, known: Array) -> Array:
         found = np.empty((len(x), len(known)), np.float32)
-        for row in cancellable(range(len(x))):  # by differences: |x|² - 2 x·v + |v|² forgets what is near
+        for row in cancellable(range(len(x))):  # from differences: |x|² - 2 x·v + |v|² cancels for close points
             apart = known - x[row]
             found[row] = np.exp(np.float32(-self.gamma) * np.einsum("sf,sf->s", apart, apart))
         return found
@@ -67,7 +67,7 @@ class VectorKernel(Layer):
 
 @register("onnx.PairVotes")
 class PairVotes(Layer):
-    """How many pairs each class wins: that of classes i and j, i < j, is won by i if it is above nought.
+    """Number of pairs that each class wins: of pair (i, j), i < j, class i if the decision is above 0, else class j.
 
     Shapes:
         decisions (N, K(K - 1)/2)  ->  (N, K)
@@ -91,7 +91,7 @@ class PairVotes(Layer):
 
 @register("onnx.PairProbabilities")
 class PairProbabilities(Layer):
-    """Probabilities of classes that agree best with those of pairs (Wu, Lin and Weng, 2004).
+    """Class probabilities that best fit those of pairs (Wu, Lin and Weng, 2004).
 
     Shapes:
         wins (N, K(K - 1)/2), the probability that the first class of each pair wins  ->  (N, K)
@@ -117,7 +117,7 @@ class PairProbabilities(Layer):
 
 
 def _agreed(table: Array) -> Array:
-    """Probabilities by the fixed point of that paper's second method, until each row is near enough."""
+    """Return probabilities by the fixed-point iteration of the paper's second method, until each row converges."""
     rows, count = len(table), table.shape[1]
     product = -table.transpose(0, 2, 1) * table
     diagonal = (table**2).sum(axis=1)
@@ -147,7 +147,7 @@ def _round(p: Array, q: Array, force: Array, total: Array) -> Array:
 
 
 def pairs(classes: int) -> list[tuple[int, int]]:
-    """Each class with each that comes after it."""
+    """Return the pairs (i, j), i < j, of classes."""
     return [(i, j) for i in range(classes) for j in range(i + 1, classes)]
 
 

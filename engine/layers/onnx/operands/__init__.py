@@ -1,1 +1,1 @@
-"""What ONNX's layers ask of their operands, and its dtypes."""
+"""Operands and dtypes of ONNX layers."""

@@ -1,4 +1,4 @@
-"""What ONNX operators share: most are one of PyTorch's under other parameters."""
+"""Base classes of ONNX operators; most are a PyTorch operator with other parameters."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from engine.tensor import Array, DType, Number, TensorSpec, format_shape, spec_o
 
 
 class Adapter(Layer):
-    """Base of operators that a canonical layer computes, which ``canonical`` chooses from the known operands."""
+    """Base of operators computed by a canonical layer, which ``canonical`` chooses from the known operands."""
 
     canonicalises: ClassVar[bool] = True
-    """Whether parameters and the ranks and dtypes of operands are enough to choose the canonical layer."""
+    """True if parameters and the ranks and dtypes of operands are enough to choose the canonical layer."""
 
     annotations: Annotations = NO_ANNOTATIONS
 
     def canonical(self, *operands: Any) -> Layer:
-        """Return the layer that computes it from the same operands in the same order."""
+        """Return the layer that computes the same from the same operands in order."""
         raise NotImplementedError
 
     def canonicalise(self) -> Layer:
-        """Return the canonical layer where the file says all that is needed to choose it, else the layer itself."""
+        """Return the canonical layer if the annotations are enough to choose it, else the layer itself."""
         known = self.annotations.inputs
         if not self.canonicalises or not known or any(spec is None for spec in known):
             return self
@@ -38,7 +38,7 @@ class Adapter(Layer):
         return self.canonical(*operands).infer(*operands)
 
     def run(self, *operands: Any) -> Any:
-        """What the other layer makes of the operands."""
+        """Run the canonical layer."""
         return self.canonical(*[spec_of(operand) for operand in operands]).forward(*operands)
 
     def flops(self, output: Any, *operands: Any) -> int:
@@ -46,17 +46,17 @@ class Adapter(Layer):
 
 
 class UnaryAdapter(Adapter):
-    """Base of those with one operand."""
+    """Base of adapters with one operand."""
 
     def forward(self, input: Array) -> Any:
         return self.run(input)
 
 
 def present(candidates: Sequence[TensorSpec], annotations: Annotations) -> tuple[int, ...]:
-    """Return which of an operator's results its outputs are.
+    """Return the indices of the results that the outputs are.
 
-    The first ones where the file names its operands or says nothing of its outputs. The converter leaves out unused
-    results without a trace: then the first selection, in order, that has the annotated dtypes and shapes, or ranks.
+    These are the first results if the file names its operands or does not annotate its outputs. Else the converter may
+    have omitted unused results: then the first selection, in order, with the annotated dtypes and shapes, or ranks.
     """
     _check_count(candidates, annotations)
     fitting = [] if annotations.are_named else _fitting(candidates, annotations)
@@ -64,13 +64,13 @@ def present(candidates: Sequence[TensorSpec], annotations: Annotations) -> tuple
 
 
 def only_present(candidates: Sequence[TensorSpec], annotations: Annotations, names: Sequence[str]) -> tuple[int, ...]:
-    """The same where two results look alike and either may be left out.
+    """Return the indices of the results that the outputs are; refuse an ambiguous selection.
 
     Args:
-        names: of the results.
+        names: names of the results.
 
     Raises:
-        ParameterError: the file does not say which of them an output is.
+        ParameterError: the selection is ambiguous.
     """
     _check_count(candidates, annotations)
     if annotations.are_named:
@@ -91,7 +91,7 @@ def _check_count(candidates: Sequence[TensorSpec], annotations: Annotations) -> 
 
 
 def _fitting(candidates: Sequence[TensorSpec], annotations: Annotations) -> list[tuple[int, ...]]:
-    """The selections that have the annotated dtypes and shapes, or else ranks."""
+    """Return the selections with the annotated dtypes and shapes, or else ranks."""
     outputs = annotations.outputs
     for suits in (_has_shape, _has_rank):
         found = []
@@ -113,15 +113,15 @@ def _has_rank(spec: TensorSpec, note: TensorSpec) -> bool:
 
 
 def selected(values: Sequence[Any], chosen: Sequence[int]) -> Any:
-    """Some of an operator's results: a tuple, or the one itself."""
+    """Return the chosen results: a tuple, or the only one."""
     return values[chosen[0]] if len(chosen) == 1 else tuple(values[index] for index in chosen)
 
 
 def as_tensor(value: Array | Number | None, dtype: DType, name: str) -> Array:
-    """An operand as a tensor; a constant of one element comes as a number without dtype.
+    """Return an operand as a tensor; a one-element constant comes as a number without dtype.
 
     Raises:
-        ShapeError: where the converter has lost it.
+        ShapeError: the converter has lost it.
     """
     check_given(value, name)
     return value if isinstance(value, np.ndarray) else cast(value, dtype)  # type: ignore[arg-type]
@@ -131,7 +131,7 @@ def check_given(value: object, name: str) -> None:
     """Refuse a constant that the converter wrote as None.
 
     Raises:
-        ShapeError: naming it.
+        ShapeError: it is None.
     """
     if value is None:
         raise ShapeError(
@@ -142,18 +142,20 @@ def check_given(value: object, name: str) -> None:
 
 
 def shape_of(value: object) -> tuple[int | None, ...]:
-    """The shape of an operand; a number has none."""
+    """Return the shape of an operand; () for a number."""
     return value.shape if isinstance(value, (TensorSpec, np.ndarray)) else ()
 
 
 def dtype_of(value: object, default: DType) -> DType:
-    """The dtype of an operand; that of a number is not known."""
+    """Return the dtype of an operand; the default for a number."""
     return value.dtype if isinstance(value, (TensorSpec, np.ndarray)) else default
 
 
 def check_fits(fits: bool, name: str, found: Sequence[int | None], expected: str) -> None:
-    """Raises:
-    ShapeError: unless it fits.
+    """Refuse a shape that does not fit.
+
+    Raises:
+        ShapeError: it does not fit.
     """
     if not fits:
         raise ShapeError(f"{name} does not fit", found=format_shape(found), expected=expected)

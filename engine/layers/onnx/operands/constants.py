@@ -1,4 +1,4 @@
-"""Operands that are lists of whole numbers: parameters of the file, or tensors only a run can tell."""
+"""Operands that are integers or lists of them: parameters of the file, or tensors known at run time."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from engine.tensor import UNKNOWN, Array, Number, TensorSpec, dtype_name, known_
 
 
 def whole_numbers(value: object, name: str) -> tuple[int, ...] | None:
-    """Return the numbers, None where only a run can tell them.
+    """Return the numbers; None if they are known only at run time.
 
     Raises:
-        ShapeError: for anything but integers, also where no more than the dtype and the rank are known.
+        ShapeError: they are no integers; also checked if only dtype and rank are known.
     """
     if name in SHAPE_PARAMETERS and is_dropped_shape(value):
         value = shape_list(value)
@@ -42,10 +42,10 @@ def whole_numbers(value: object, name: str) -> tuple[int, ...] | None:
 
 
 def whole_number(value: object, name: str) -> int | None:
-    """One number, None where only a run can tell it.
+    """Return one number; None if it is known only at run time.
 
     Raises:
-        ShapeError: for anything but an integer.
+        ShapeError: it is no integer.
     """
     numbers = whole_numbers(value, name)
     if numbers is None:
@@ -56,10 +56,10 @@ def whole_number(value: object, name: str) -> int | None:
 
 
 def needed(value: Any, name: str) -> Any:
-    """A value that a run must have.
+    """Return a value that must be known at run time.
 
     Raises:
-        ShapeError: when it is missing.
+        ShapeError: it is missing.
     """
     if value is None:
         raise ShapeError(f"operand '{name}' is missing", found="None")
@@ -67,10 +67,10 @@ def needed(value: Any, name: str) -> Any:
 
 
 def real_number(value: Array | Number | None, default: float, name: str) -> float:
-    """One number of any kind, the default where there is none.
+    """Return one number of any dtype, or the default if it is absent.
 
     Raises:
-        ShapeError: for several, or a complex one.
+        ShapeError: there are several, or it is complex.
     """
     if value is None:
         return default
@@ -83,10 +83,10 @@ def real_number(value: Array | Number | None, default: float, name: str) -> floa
 
 
 def single(value: Array, name: str) -> Any:
-    """The one element of an operand as a Python number.
+    """Return the only element of an operand as a Python number.
 
     Raises:
-        ShapeError: for none or several.
+        ShapeError: there is none, or several.
     """
     if value.size != 1:
         raise ShapeError(f"{name} is not one number", found=_shown(value.shape))

@@ -1,4 +1,4 @@
-"""The dtypes of ONNX, by their number in TensorProto.DataType, and how values get from one to another."""
+"""Dtypes of ONNX by their number in TensorProto.DataType, and conversion between them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engine.promotion import cast
 from engine.tensor import BFLOAT16, Array, DType, Number
 
 STRING: Final[DType] = np.dtype(np.object_)
-"""Texts, as Python has them."""
+"""Strings, as Python objects."""
 
 DTYPES: Final[Mapping[int, DType]] = {
     number: np.dtype(kind)
@@ -35,10 +35,10 @@ _EXPONENTS: Final = DTYPES[24]
 
 
 def onnx_dtype(number: int) -> DType:
-    """The dtype of a number of ONNX's TensorProto.DataType.
+    """Return the dtype of a number of TensorProto.DataType.
 
     Raises:
-        ParameterError: for one there is not.
+        ParameterError: there is no such number.
     """
     if number not in DTYPES:
         raise ParameterError("no such dtype", found=f"ONNX data type {number}", expected="one of TensorProto.DataType")
@@ -46,11 +46,11 @@ def onnx_dtype(number: int) -> DType:
 
 
 def converted(value: Array | Number, dtype: DType, saturate: bool = True, round_mode: str = "up") -> Array:
-    """A value in another dtype.
+    """Convert a value to another dtype.
 
     Args:
-        saturate: whether what an 8-bit float cannot hold becomes its largest value, or infinite or no number.
-        round_mode: of powers of two (float8_e8m0): up, down or nearest.
+        saturate: clamp out-of-range values of 8-bit floats to the largest; else they become infinite or NaN.
+        round_mode: rounding to powers of two (float8_e8m0): up, down or nearest.
     """
     array = np.asarray(value)
     if holds_sizes(array):
@@ -77,17 +77,17 @@ def converted(value: Array | Number, dtype: DType, saturate: bool = True, round_
 
 
 def _as_text(array: Array) -> Array:
-    """Numbers as texts."""
+    """Convert numbers to strings."""
     texts = np.empty(array.shape, STRING)
     texts.reshape(-1)[:] = [str(each) for each in array.reshape(-1)]
     return texts
 
 
 def _from_text(array: Array, dtype: DType) -> Array:
-    """Texts as numbers.
+    """Convert strings to numbers.
 
     Raises:
-        ShapeError: one of them is none.
+        ShapeError: a string is no number.
     """
     try:
         numbers: list[Any] = [float(each) if dtype.kind != "i" else int(each) for each in array.reshape(-1)]
@@ -97,7 +97,7 @@ def _from_text(array: Array, dtype: DType) -> Array:
 
 
 def _powers(x: Array, saturate: bool, round_mode: str) -> Array:
-    """The power of two next to each number, as its biased exponent; 255 is no number."""
+    """Round numbers to powers of two and return their biased exponents; 255 is NaN."""
     bits = x.view(np.uint32) if x.ndim else x.reshape(1).view(np.uint32).reshape(())
     exponent = ((bits >> 23) & 0xFF).astype(np.int32)
     rest, is_special = bits & 0x7FFFFF, exponent == 0xFF

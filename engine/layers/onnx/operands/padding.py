@@ -1,4 +1,4 @@
-"""Padding around windows as ONNX gives it: all starts, then all ends, or so much that the output has a certain size."""
+"""Padding of windows in ONNX: all starts, then all ends, or ``auto_pad``."""
 
 from __future__ import annotations
 
@@ -15,23 +15,25 @@ _MODES = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 
 
 def check_auto_pad(auto_pad: str) -> None:
-    """Raises:
-    ParameterError: for a mode that does not exist.
+    """Refuse an unknown mode.
+
+    Raises:
+        ParameterError: the mode does not exist.
     """
     if auto_pad not in _MODES:
         raise ParameterError("unknown auto_pad", found=auto_pad, expected=", ".join(_MODES))
 
 
 def per_axis(values: tuple[int, ...], rank: int, name: str) -> tuple[int, ...]:
-    """One number an axis, 1 where nothing is said."""
+    """Return one number per axis, 1 by default."""
     return spread(values or (1,), rank, name)
 
 
 def pairs_of(pads: tuple[int, ...], rank: int) -> list[Pair]:
-    """(before, after) an axis.
+    """Return (before, after) for each axis.
 
     Raises:
-        ParameterError: for another number of them than two an axis, or a negative one.
+        ParameterError: there are not two per axis, or one is negative.
     """
     full = pads or (0,) * (2 * rank)
     if len(full) != 2 * rank or min(full) < 0:

@@ -1,1 +1,1 @@
-"""Windows pooled, and their inverse."""
+"""Pooling and unpooling."""

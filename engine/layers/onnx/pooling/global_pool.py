@@ -1,4 +1,4 @@
-"""Pools over all spatial axes."""
+"""Pooling over all spatial axes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from engine.tensor import Array, TensorSpec, format_shape
 
 
 class _Global(UnaryAdapter):
-    """Base of pools over all spatial axes."""
+    """Base of pooling over all spatial axes."""
 
     adaptive: ClassVar[type[AdaptiveAvgPool | AdaptiveMaxPool]]
     reduction: ClassVar[type[Reduction]]
@@ -36,7 +36,7 @@ class _Global(UnaryAdapter):
 
 @register("GlobalAveragePool")
 class GlobalAveragePool(_Global):
-    """The mean of each channel.
+    """Mean of each channel.
 
     Shapes:
         input (N, C, *S)  ->  (N, C, 1, ...)
@@ -50,7 +50,7 @@ class GlobalAveragePool(_Global):
 
 @register("GlobalMaxPool")
 class GlobalMaxPool(_Global):
-    """The largest element of each channel.
+    """Largest element of each channel.
 
     Shapes:
         input (N, C, *S)  ->  (N, C, 1, ...)

@@ -24,12 +24,12 @@ from engine.tensor import Array, Dim, TensorSpec
 
 
 class Windows(Adapter):
-    """Base of pools.
+    """Base of pooling.
 
     Parameters:
         auto_pad: NOTSET (pads counts), VALID (none), SAME_UPPER or SAME_LOWER (ceil(size / stride) windows).
         pads: all starts, then all ends.
-        ceil_mode: let a last window hang over the end, if it starts on the input or on the padding before it.
+        ceil_mode: allow a last window past the end, if it starts on the input or on the padding before it.
     """
 
     kernel_shape: tuple[int, ...]
@@ -62,7 +62,7 @@ class Windows(Adapter):
         return pairs_of(self.pads, rank) if self.auto_pad == "NOTSET" else [(0, 0)] * rank
 
     def windows_on(self, sizes: Sequence[Dim]) -> tuple[Window, ...]:
-        """The window on each spatial axis, which may be open."""
+        """Return the window on each spatial axis; sizes may be unknown."""
         windows, pairs = self._windows(), self._given()
         if self.auto_pad.startswith("SAME"):
             strides = [window.stride for window in windows]
@@ -71,7 +71,7 @@ class Windows(Adapter):
         return tuple(replace(window, before=before, after=after) for window, (before, after) in rows)
 
     def pooled(self, input: Operand) -> tuple[TensorSpec, tuple[Window, ...]]:
-        """The spec of an input after pooling, and the windows."""
+        """Return the spec of an input after pooling, and the windows."""
         spec, rank = tensor(input, "input", REAL), len(self.kernel_shape)
         check_fits(spec.rank == rank + 2, "input", spec.shape, f"{rank + 2} axes")
         windows = self.windows_on(spec.shape[2:])
@@ -81,7 +81,7 @@ class Windows(Adapter):
         return result, windows
 
     def _symmetric(self) -> tuple[int, ...] | None:
-        """The padding as PyTorch has it; None where it cannot say it."""
+        """Return the padding in PyTorch's form; None if PyTorch cannot express it."""
         pairs = self._given()
         fits = not self.auto_pad.startswith("SAME") and all(before == after for before, after in pairs)
         small = all(2 * before <= size for (before, _), size in zip(pairs, self.kernel_shape, strict=True))
@@ -94,19 +94,19 @@ class Windows(Adapter):
         return {"spatial_rank": rank, "kernel_size": self.kernel_shape, "stride": stride, "ceil_mode": ceil}
 
     def flops(self, output: Any, *operands: object) -> int:
-        """One for each tap of each window."""
+        """Return one operation for each tap of each window."""
         spec = output[0] if isinstance(output, tuple) else output
         return (spec.size or 0) * math.prod(self.kernel_shape)
 
 
 @register("MaxPool")
 class OnnxMaxPool(Windows):
-    """The largest element of each window, and its place in the whole flattened input.
+    """Largest element of each window, and its index in the flattened input.
 
     Shapes:
-        input (N, C, *S)  ->  (N, C, *T), values and places alike
+        input (N, C, *S)  ->  (N, C, *T), values and indices alike
     Parameters:
-        storage_order: 1 counts places with the spatial axes in reverse.
+        storage_order: 1 for indices with the spatial axes in reverse order.
     """
 
     canonical_layers = (MaxPool,)
@@ -136,7 +136,7 @@ class OnnxMaxPool(Windows):
         return selected((cast(values, input.dtype), self._whole(places, input.shape)), chosen)
 
     def _whole(self, places: Array, shape: Sequence[int]) -> Array:
-        """Places in the spatial axes as places in the whole tensor."""
+        """Convert indices within the spatial axes to indices in the whole tensor."""
         sizes = shape[2:]
         if self.storage_order:
             coordinates = np.unravel_index(places, sizes)
@@ -145,13 +145,13 @@ class OnnxMaxPool(Windows):
 
 
 class _PlacedAvgPool(AvgPool):
-    """The mean of windows that are placed already."""
+    """Mean of windows at fixed positions."""
 
     placed: Any = ()
 
     @property
     def windows(self) -> tuple[Window, ...]:
-        """The window on each spatial axis."""
+        """Return the window on each spatial axis."""
         windows: tuple[Window, ...] = self.placed
         return windows
 
@@ -161,7 +161,7 @@ class _PlacedAvgPool(AvgPool):
 
 @register("AveragePool")
 class OnnxAveragePool(Windows):
-    """The mean of each window, of its elements on the input or, with count_include_pad, on the padding too.
+    """Mean of each window, over its elements on the input or, with count_include_pad, on the padding too.
 
     Shapes:
         input (N, C, *S)  ->  (N, C, *T)

@@ -1,4 +1,4 @@
-"""The inverse of maximum pooling."""
+"""Inverse of maximum pooling."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from engine.tensor import Array, Dim, Shape, TensorSpec, format_shape
 
 @register("MaxUnpool", positional=("input", "indices", "output_shape"))
 class OnnxMaxUnpool(Layer):
-    """Zeros, with each value at its place in the whole flattened result.
+    """Zeros, with each value at its index in the flattened result.
 
     Shapes:
         input and indices (N, C, *S)  ->  (N, C, *T), T = (S - 1)*stride - pads + kernel, or output_shape
@@ -56,7 +56,7 @@ class OnnxMaxUnpool(Layer):
         return result
 
     def natural(self, shape: Shape) -> Shape:
-        """The shape of the result, where none is asked for."""
+        """Return the shape of the result without ``output_shape``."""
         rank = len(self.kernel_shape)
         check_fits(len(shape) == rank + 2, "input", shape, f"{rank + 2} axes")
         strides = per_axis(self.strides, rank, "strides")

@@ -1,1 +1,1 @@
-"""Convolutions and matrix products, of bytes too."""
+"""Convolutions and matrix products, also of 8-bit integers."""

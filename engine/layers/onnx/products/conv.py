@@ -43,7 +43,7 @@ class Windowed(Adapter):
         check_auto_pad(self.auto_pad)
 
     def rank(self, weight: object) -> int:
-        """The number of spatial axes."""
+        """Number of spatial axes."""
         rank = len(shape_of(weight)) - 2
         if rank < 1 or (self.kernel_shape and len(self.kernel_shape) != rank):
             expected = "as many axes as kernel_shape, and two more" if self.kernel_shape else "3 axes or more"
@@ -51,7 +51,7 @@ class Windowed(Adapter):
         return rank
 
     def common(self, rank: int) -> dict[str, Any]:
-        """The parameters all convolutions share."""
+        """Return the parameters that all convolutions share."""
         return {
             "spatial_rank": rank,
             "stride": per_axis(self.strides, rank, "strides"),
@@ -62,7 +62,7 @@ class Windowed(Adapter):
 
 
 class PaddedConv(SelfPaddedConv):
-    """A convolution with more padding on one side than on the other."""
+    """Convolution with asymmetric padding."""
 
     auto_pad: str = "NOTSET"
     pads: tuple[int, ...] = ()
@@ -80,7 +80,7 @@ class PaddedConv(SelfPaddedConv):
 
 @register("Conv")
 class OnnxConv(Windowed):
-    """Cross-correlate every image with a bank of filters.
+    """Cross-correlation of images with filters.
 
     Shapes:
         input (N, C, *S), weight (O, C/group, *K), bias (O,)  ->  (N, O, *T)
@@ -96,7 +96,7 @@ class OnnxConv(Windowed):
 
 
 def convolution(node: Windowed, rank: int) -> Layer:
-    """The convolution that is meant; PyTorch's own wherever it pads both sides alike."""
+    """Return the equivalent convolution; PyTorch's if the padding is symmetric."""
     conv = Conv(**node.common(rank))
     if node.auto_pad == "VALID":
         return conv
@@ -110,10 +110,10 @@ def convolution(node: Windowed, rank: int) -> Layer:
 
 
 def windows_and_pads(node: Windowed, rank: int) -> tuple[Conv, Sequence[Pair]]:
-    """A convolution whose padding does not depend on sizes: without it, and what lies before and after each axis.
+    """Return a convolution without its padding, and the padding before and after each axis.
 
     Raises:
-        ShapeError: it does.
+        ShapeError: the padding depends on sizes.
     """
     if node.auto_pad not in ("NOTSET", "VALID"):
         raise ShapeError("padding depends on sizes", found=node.auto_pad, expected="NOTSET or VALID")
@@ -122,13 +122,13 @@ def windows_and_pads(node: Windowed, rank: int) -> tuple[Conv, Sequence[Pair]]:
 
 @register("ConvTranspose")
 class OnnxConvTranspose(Windowed):
-    """The transpose of a convolution: every element lays down its filters, overlaps add up.
+    """Transposed convolution.
 
     Shapes:
         input (N, C, *S), weight (C, O/group, *K), bias (O,)  ->  (N, O, *T)
     Parameters:
         output_shape: the sizes T, or all sizes; pads follow from it.
-        output_padding: elements more at the ends.
+        output_padding: elements added at the ends.
     """
 
     canonical_layers = (ConvTranspose,)
@@ -158,7 +158,7 @@ class OnnxConvTranspose(Windowed):
 
 
 class CroppedConvTranspose(Layer):
-    """A transposed convolution cut, or filled up with its bias, to the size that is wanted."""
+    """Transposed convolution cropped, or padded with its bias, to the required size."""
 
     conv: ConvTranspose
     auto_pad: str
@@ -185,7 +185,7 @@ class CroppedConvTranspose(Layer):
         return self.conv.flops(output, *operands)
 
     def _crops(self, input: Shape, whole: Shape) -> list[Pair]:
-        """What is added (cut, where negative) before and after each axis of the whole transpose."""
+        """Return the padding (negative: cropping) before and after each axis of the full result."""
         rank = self.conv.spatial_rank
         sizes, full = [size or 0 for size in input[-rank:]], [size or 0 for size in whole[-rank:]]
         if self.auto_pad == "NOTSET" and not self.sizes:
@@ -212,7 +212,7 @@ class CroppedConvTranspose(Layer):
 
 @register("ConvInteger", positional=("input", "weight", "x_zero_point", "w_zero_point", "bias"))
 class ConvInteger(Windowed):
-    """A convolution of 8-bit integers with their zero points subtracted, in int32 or the nearest float32.
+    """Convolution of 8-bit integers with their zero points subtracted, in int32 or the nearest float32.
 
     Shapes:
         input (N, C, *S), weight (O, C/group, *K), zero points () and () or (O,), bias (O,)  ->  (N, O, *T)
@@ -237,7 +237,7 @@ class ConvInteger(Windowed):
         self.infer(TensorSpec(input.shape, input.dtype), TensorSpec(weight.shape, weight.dtype))
         x = distances(input, x_zero_point, "x_zero_point")
         w = distances(weight, w_zero_point, "w_zero_point", 0)
-        # float64 holds all sums, and is added up faster than int64.
+        # float64 represents all sums exactly, and its products are faster than those of int64.
         exact = convolution(self, self.rank(weight)).forward(x.astype(np.float64), w.astype(np.float64))
         if bias is not None:
             exact = exact + bias.astype(np.float64).reshape(-1, *(1,) * self.rank(weight))
@@ -249,7 +249,7 @@ class ConvInteger(Windowed):
 
 
 def distances(values: Array, zero_point: Array | Number | None, name: str, axis: int | None = None) -> Array:
-    """values - zero_point in int64; a vector of zero points belongs to an axis."""
+    """Return values - zero_point in int64; a vector of zero points belongs to an axis."""
     zero = cast(as_tensor(zero_point, np.dtype(np.int64), name), np.dtype(np.int64))
     if zero.size == 1:
         zero = zero.reshape(())

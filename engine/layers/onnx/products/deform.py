@@ -54,7 +54,7 @@ class OnnxDeformConv(Windowed):
         return self._conv(operands[1]).flops(output, *operands)
 
     def canonical_for(self, weight: object) -> DeformConv2d | None:
-        """The convolution with its padding, where that is alike on both sides; else None."""
+        """Return the convolution with its padding if that is symmetric; else None."""
         pairs = self._pairs(weight)
         if any(before != after for before, after in pairs):
             return None
@@ -68,14 +68,14 @@ class OnnxDeformConv(Windowed):
 
 
 def _in_place(bias: Any, mask: Any) -> tuple[Any, Any]:
-    """Bias and mask; a lone fourth operand of four axes is the mask."""
+    """Return bias and mask; a lone fourth operand with four axes is the mask."""
     is_mask = mask is None and bias is not None and len(shape_of(bias)) == 4
     bias, mask = (None, bias) if is_mask else (bias, mask)
     return _vector(bias), mask
 
 
 def _vector(bias: Any) -> Any:
-    """A bias of one channel, which may come as a number."""
+    """Return a bias as a vector; that of one channel may come as a number."""
     if isinstance(bias, TensorSpec):
         return TensorSpec((1,), bias.dtype) if bias.shape == () else bias
     if isinstance(bias, np.ndarray):

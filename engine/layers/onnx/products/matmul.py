@@ -23,7 +23,7 @@ register("MatMul")(Matmul)
 
 @register("Gemm", positional=("a", "b", "c"))
 class Gemm(Layer):
-    """alpha * a @ b + beta * c, with a and b transposed first if asked for.
+    """alpha * a @ b + beta * c, with optional transposes of a and b.
 
     Shapes:
         a (M, K), b (K, N), c broadcast to (M, N)  ->  (M, N)
@@ -70,7 +70,7 @@ class Gemm(Layer):
 
 @register("MatMulInteger", positional=("a", "b", "a_zero_point", "b_zero_point"))
 class MatMulInteger(Layer):
-    """The product of matrices of 8-bit integers with their zero points subtracted, in int32 or the nearest float32.
+    """Product of 8-bit integer matrices with their zero points subtracted, in int32 or the nearest float32.
 
     Shapes:
         a (..., M, K), b (..., K, N); zero points one number, or a_zero_point (..., M[, 1]) and b_zero_point (..., N)
@@ -97,13 +97,13 @@ class MatMulInteger(Layer):
 
 
 def exact_product(left: Array, right: Array) -> Array:
-    """The product of matrices of small integers in int64; of float64, which holds all its sums, it is made faster."""
+    """Return the product of small-integer matrices in int64; computed in float64, which is exact here and faster."""
     wide = np.dtype(np.float64)
     return np.asarray(np.matmul(left.astype(wide), right.astype(wide)).astype(np.int64))
 
 
 def centred_rows(a: Array, zero_point: Any, name: str) -> Array:
-    """a - zero_point in int64; a vector has one number a row."""
+    """Return a - zero_point in int64; a vector has one number per row."""
     zero = cast(as_tensor(zero_point, INT64, name), INT64)
     if zero.ndim == 1 and zero.size > 1:
         zero = zero[:, None]
@@ -111,7 +111,7 @@ def centred_rows(a: Array, zero_point: Any, name: str) -> Array:
 
 
 def centred_columns(b: Array, zero_point: Any, name: str) -> Array:
-    """b - zero_point in int64; a vector has one number a column."""
+    """Return b - zero_point in int64; a vector has one number per column."""
     zero = cast(as_tensor(zero_point, INT64, name), INT64)
     return _centred(b, zero.reshape(()) if zero.size == 1 else zero, name)
 

@@ -1,7 +1,7 @@
-"""Tensors of small integers q that stand for (q - zero_point) * scale, with scales and zero points as operands.
+"""Quantisation: small integers q represent (q - zero_point) * scale, with scales and zero points as operands.
 
-The converter keeps no single constant of 8 or 16 bits: a model quantised with one zero point for a whole tensor comes
-with None in its place, and is refused in a run; one with a zero point a channel is complete.
+The converter drops one-element constants of 8 or 16 bits: a zero point of a whole tensor becomes None and is refused at
+run time; zero points per channel are kept.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ FLOAT4: Final = DTYPES[23]
 
 
 def saturated(x: Array, dtype: DType) -> Array:
-    """The nearest integers of a dtype, halves to even.
+    """Round to the nearest integers of a dtype, halves to even, with saturation.
 
     Raises:
-        ShapeError: for a dtype that is not of integers.
+        ShapeError: the dtype is not an integer type.
     """
     if dtype in SMALL_INTEGERS:
         limits = ml_dtypes.iinfo(dtype)  # type: ignore[no-untyped-call]
@@ -51,7 +51,7 @@ def saturated(x: Array, dtype: DType) -> Array:
 
 
 class _Blocks(Layer):
-    """Base of operators whose scale is one number, one a slice of an axis, or one a block of an axis."""
+    """Base of operators with a scale per tensor, per slice of an axis, or per block of an axis."""
 
     axis: int = 1
     block_size: int = 0
@@ -61,7 +61,7 @@ class _Blocks(Layer):
             raise ParameterError("block_size must not be negative", found=self.block_size)
 
     def spread(self, values: Array, x: Array, name: str) -> Array:
-        """Scales or zero points as they broadcast to x."""
+        """Return scales or zero points in a shape that broadcasts to x."""
         if values.size == 1 and values.ndim < 2:
             return values.reshape(())
         axis = checked_axis(self.axis, x.ndim)
@@ -78,7 +78,7 @@ class _Blocks(Layer):
 
 @register("QuantizeLinear", positional=("input", "scale", "zero_point"), ignored=("precision",))
 class QuantizeLinear(_Blocks):
-    """round(x / scale) + zero_point, halves to even, kept within the integers; uint8 unless the file says otherwise."""
+    """round(x / scale) + zero_point, halves to even, saturated; uint8 by default."""
 
     output_dtype: int = 0
     saturate: bool = True
@@ -135,7 +135,7 @@ class DequantizeLinear(_Blocks):
 
 @register("DynamicQuantizeLinear")
 class DynamicQuantizeLinear(Layer):
-    """x as bytes between its extremes and zero, with the scale and the zero point that were chosen."""
+    """Quantisation of x to bytes over the range of its extremes and zero; returns scale and zero point too."""
 
     annotations: Annotations = NO_ANNOTATIONS
 
@@ -147,7 +147,7 @@ class DynamicQuantizeLinear(Layer):
         return selected(results, self.results(TensorSpec(input.shape, input.dtype)))
 
     def results(self, input: TensorSpec) -> tuple[int, ...]:
-        """Which of the results each output is."""
+        """Return the index of the result that each output is."""
         return present(_of_bytes(input), self.annotations)
 
 
@@ -156,7 +156,7 @@ def _of_bytes(input: TensorSpec) -> tuple[TensorSpec, ...]:
 
 
 def bytes_between(x: Array) -> tuple[Array, Array, Array]:
-    """Floats as bytes between their extremes and zero; the scale and the zero point of these."""
+    """Quantise floats to bytes over the range of their extremes and zero; return scale and zero point too."""
     low, high = np.minimum(x.min(initial=0), 0), np.maximum(x.max(initial=0), 0)
     with np.errstate(all="ignore"):
         scale = np.asarray((high - low) / np.float32(255), _FLOAT32)
@@ -166,7 +166,7 @@ def bytes_between(x: Array) -> tuple[Array, Array, Array]:
 
 
 def requantised(exact: Array, scales: tuple[Any, Any, Any], zero_point: Any, dtype: DType) -> Array:
-    """Sums of products as integers of another scale: round(exact * (s0 * s1 / s2)) + zero_point, in float32."""
+    """Requantise sums of products: round(exact * (s0 * s1 / s2)) + zero_point, in float32."""
     a, b, y = (cast(as_tensor(scale, _FLOAT32, "scale"), _FLOAT32) for scale in scales)
     zero = as_tensor(zero_point, dtype, "y_zero_point")
     check_ordered(zero.dtype)
@@ -182,7 +182,7 @@ _PRODUCT = ("a", "a_scale", "a_zero_point", "b", "b_scale", "b_zero_point", "y_s
 
 @register("QLinearMatMul", positional=_PRODUCT)
 class QLinearMatMul(Layer):
-    """The product of two quantised tensors, quantised."""
+    """Quantised product of two quantised tensors."""
 
     annotations: Annotations = NO_ANNOTATIONS
 
@@ -231,7 +231,7 @@ _CONV = ("x", "x_scale", "x_zero_point", "w", "w_scale", "w_zero_point", "y_scal
 
 @register("QLinearConv", positional=_CONV)
 class QLinearConv(Windowed):
-    """A convolution of quantised tensors, quantised.
+    """Quantised convolution of quantised tensors.
 
     Shapes:
         x (N, C, *S), w (O, C/group, *K), bias (O,); scales and zero points one number, of w one or (O,)
@@ -268,10 +268,10 @@ class QLinearConv(Windowed):
         return requantised(exact, (_single(x_scale), scale, _single(y_scale)), y_zero_point, dtype)
 
     def _a_channel(self, values: Array, w: Array, name: str) -> Array:
-        """Return one number, or one a channel, as it broadcasts to the result.
+        """Return one number, or one per channel, in a shape that broadcasts to the result.
 
         Raises:
-            ShapeError: there are neither one nor as many as channels.
+            ShapeError: the count is neither 1 nor that of the channels.
         """
         if values.size == 1:
             return values.reshape(())

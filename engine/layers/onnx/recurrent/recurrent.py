@@ -1,7 +1,7 @@
-"""LSTM, GRU and plain recurrent networks as ONNX has them: any activations, sequences of different lengths, clipping.
+"""LSTM, GRU and plain recurrent networks of ONNX: any activations, sequences of different lengths, clipping.
 
-Files that do not name their operands (pnnx's converter writes such) leave out optional ones without a trace: there
-operands are told apart by their ranks and widths, and so are outputs.
+pnnx's converter does not name operands and omits optional ones without a trace: operands and outputs of such files are
+identified by their ranks and widths.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _DIRECTIONS: Final = {"forward": (False,), "reverse": (True,), "bidirectional": 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operands:
-    """The operands by their names, arrays or specs."""
+    """Operands by name, arrays or specs."""
 
     x: Any
     w: Any
@@ -46,7 +46,7 @@ class Operands:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """The weights of one direction, and its activations."""
+    """Weights and activations of one direction."""
 
     recurrent: Array
     hidden_bias: Array
@@ -61,8 +61,8 @@ class OnnxRecurrent(Layer):
         input (T, B, I), W (D, G*H, I), R (D, G*H, H), bias (D, 2*G*H), lengths (B,), initial states (D, B, H)
         ->  Y (T, D, B, H), last states (D, B, H); with layout 1 (B, T, I) and (B, D, H) -> (B, T, D, H), (B, D, H)
     Parameters:
-        activations, activation_alpha, activation_beta: of each gate, for one direction after the other.
-        clip: bound of what goes into the activations.
+        activations, activation_alpha, activation_beta: values of each gate, direction by direction.
+        clip: bound of the activations' inputs.
     """
 
     gates: ClassVar[int]
@@ -120,15 +120,15 @@ class OnnxRecurrent(Layer):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The activations of each gate, in lower case: of one direction after the other, or once for both."""
+        """Activations of each gate in lower case, direction by direction, or once for both."""
         return tuple(each.lower() for each in self.activations or self.defaults)
 
     def results(self, given: Operands) -> tuple[str, ...]:
-        """What each output is: y, or the last h or c."""
+        """Return the kind of each output: y, or the last h or c."""
         return tuple("yhc"[index] for index in present(self._specs(given), self.annotations))
 
     def _run(self, x: Array, given: Operands) -> list[Array]:
-        """(T, D, B, H), and the last states (D, B, H)."""
+        """Return the outputs (T, D, B, H) and the last states (D, B, H)."""
         count = len(x)
         lengths = np.full(x.shape[1], count) if given.lengths is None else checked_lengths(given.lengths, count)
         outputs, finals = [], []
@@ -161,11 +161,11 @@ class OnnxRecurrent(Layer):
         return [y, *states]
 
     def _input_bias(self, input: Array, hidden: Array, size: int) -> Array:
-        """What is added to the input's product, for all steps at once."""
+        """Return the bias added to the input's product, for all steps at once."""
         return input + hidden
 
     def _step(self, cell: Cell, product_: Array, states: Sequence[Array], size: int) -> list[Array]:
-        """The states after one step."""
+        """Return the states after one step."""
         raise NotImplementedError
 
     def _clipped(self, x: Array) -> Array:
@@ -181,12 +181,12 @@ class OnnxRecurrent(Layer):
 
     @property
     def directions(self) -> tuple[bool, ...]:
-        """Of each direction, whether it begins with the last step."""
+        """For each direction, whether it runs backwards."""
         return _DIRECTIONS[self.direction]
 
     @cached_property
     def _activations(self) -> list[list[Activation]]:
-        """The activations of each direction."""
+        """Activations of each direction."""
         count = len(self.directions)
         names = self.activations or self.defaults * count
         if len(names) == len(self.defaults) and count == 2:
@@ -199,10 +199,9 @@ class OnnxRecurrent(Layer):
         return [activations[d * len(self.defaults) : (d + 1) * len(self.defaults)] for d in range(count)]
 
     def named(self, operands: Sequence[Any]) -> Operands:
-        """Return the operands by their names.
+        """Return the operands by name.
 
-        Of a file that does not name them by rank and width: W and R have three axes, bias and peepholes two, lengths
-        one.
+        Unnamed operands are identified by rank and width: W and R have three axes, bias and peepholes two, lengths one.
         """
         given = [each for each in operands if each is not None]
         for each in given:
@@ -223,7 +222,7 @@ class OnnxRecurrent(Layer):
         return Operands(x=given[0], w=given[1], r=given[2], **names)
 
     def _checked(self, given: Operands) -> Operands:
-        """Return operands that have names as they are; their ranks are looked at when their sizes are."""
+        """Return named operands unchanged; ranks are checked together with sizes."""
         for name, rank in {"w": 3, "r": 3, "b": 2, "lengths": 1, "h": 3, "c": 3, "p": 2, "x": 3}.items():
             each = getattr(given, name)
             if each is not None and len(each.shape) != rank:
@@ -247,7 +246,7 @@ class OnnxRecurrent(Layer):
         return recurrent[2] or 0
 
     def _specs(self, given: Operands) -> list[TensorSpec]:
-        """The specs of Y and the last states."""
+        """Return the specs of Y and the last states."""
         spec = tensor(given.x, "input", FLOATING)
         size, count = given.r.shape[2], len(self.directions)
         rows = None if size is None else self.gates * size

@@ -1,4 +1,4 @@
-"""What the gates of recurrent networks apply, by name."""
+"""Activations of recurrent networks, by name."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _ACTIVATIONS: Final[dict[str, tuple[float, float, Callable[[Array, float, float]
 
 
 def activation(name: str, alphas: Any, betas: Any) -> Activation:
-    """A function by its name; what it has of alpha and beta is taken from those the file lists.
+    """Return a function by name; it takes its alpha and beta from the file's lists.
 
     Raises:
         ParameterError: there is no such function.

@@ -1,4 +1,4 @@
-"""LSTM as onnxruntime quantises it in a run: what goes into its products is rounded to bytes."""
+"""LSTM with onnxruntime's dynamic quantisation: the inputs of products are rounded to bytes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from engine.tensor import Array
 
 @register("DynamicQuantizeLSTM")
 class DynamicQuantizeLSTM(OnnxLSTM):
-    """An LSTM whose input is rounded to 255 steps between its extremes and zero, and so is H of all rows in every step.
+    """LSTM whose input, and in every step H of all rows, is rounded to 255 steps over its extremes and zero.
 
-    Its weights are the numbers that the file's bytes stand for.
+    Weights are already dequantised.
     """
 
     def _run(self, x: Array, given: Operands) -> list[Array]:
@@ -28,6 +28,6 @@ class DynamicQuantizeLSTM(OnnxLSTM):
 
 
 def rounded(x: Array) -> Array:
-    """The numbers that bytes stand for, which DynamicQuantizeLinear makes of x."""
+    """Quantise x with DynamicQuantizeLinear and dequantise it."""
     codes, scale, zero = bytes_between(x)
     return np.asarray((codes.astype(x.dtype) - zero) * scale.astype(x.dtype))

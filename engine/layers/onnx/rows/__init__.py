@@ -1,1 +1,1 @@
-"""Rows reduced, normalised, compared."""
+"""Normalisation."""

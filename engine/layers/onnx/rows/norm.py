@@ -24,10 +24,10 @@ _RESULTS = ("the input normalised", "the mean", "the inverse deviation")
 
 @register("BatchNormalization", ignored=("spatial", "is_test", "consumed_inputs"))
 class OnnxBatchNorm(Layer):
-    """(x - mean) / sqrt(var + epsilon) * scale + bias, channel by channel, with the statistics given.
+    """(x - mean) / sqrt(var + epsilon) * scale + bias per channel, with given statistics.
 
-    With training_mode the statistics are the input's own, as where a file standardises stored weights; the running
-    statistics follow: given * momentum + own * (1 - momentum).
+    With training_mode the statistics are the input's own, as in files that standardise stored weights; the running
+    statistics are given * momentum + own * (1 - momentum).
 
     Shapes:
         input (N, C, ...), scale, bias, mean, var (C,)  ->  as input; with training_mode also mean, var (C,)
@@ -44,7 +44,7 @@ class OnnxBatchNorm(Layer):
 
     def forward(self, input: Array, scale: Array, bias: Array, mean: Array, var: Array) -> Any:
         norm = BatchNorm(eps=self.epsilon)
-        # No PyTorch layer takes integers or statistics of another dtype so; the result has the input's.
+        # No PyTorch layer accepts integers or statistics of another dtype; the result has the input's dtype.
         if not self.training_mode:
             return cast(norm.forward(input, mean, var, scale, bias), input.dtype)
         result = cast(norm.forward(input, None, None, scale, bias), input.dtype)
@@ -63,7 +63,7 @@ class OnnxBatchNorm(Layer):
 
 @register("InstanceNormalization")
 class OnnxInstanceNorm(Adapter):
-    """(x - mean) / sqrt(var + epsilon) * scale + bias, every channel of every instance by itself.
+    """(x - mean) / sqrt(var + epsilon) * scale + bias, with the statistics of each channel of each instance.
 
     Shapes:
         input (N, C, ...), scale, bias (C,)  ->  as input
@@ -123,7 +123,7 @@ def _broadcasts(weight: Any, input: TensorSpec) -> None:
 
 @register("LayerNormalization", ignored=("stash_type",))
 class OnnxLayerNorm(Layer):
-    """(x - mean) / sqrt(var + epsilon) * scale + bias with the statistics of the axes from one on; them, too.
+    """(x - mean) / sqrt(var + epsilon) * scale + bias with the statistics of the axes from ``axis`` on, also returned.
 
     Shapes:
         input (..., *S), scale, bias broadcast to it  ->  as input; mean, 1 / sqrt(var + epsilon) (..., 1, ...)
@@ -173,7 +173,7 @@ def _statistics_dtype(dtype: DType) -> DType:
 
 @register("RMSNormalization", ignored=("stash_type",))
 class OnnxRMSNorm(Layer):
-    """x / sqrt(mean(x**2) + epsilon) * scale, with the mean over the axes from one on.
+    """x / sqrt(mean(x**2) + epsilon) * scale, with the mean over the axes from ``axis`` on.
 
     Shapes:
         input (..., *S), scale broadcast to it  ->  as input

@@ -1,1 +1,1 @@
-"""Shapes, padding, spectra."""
+"""Shape operators, padding and spectra."""

@@ -22,10 +22,10 @@ _MODES: Final = {"constant": "constant", "reflect": "reflect", "edge": "replicat
 
 @register("Pad", positional=("input", "pads", "value", "axes"))
 class OnnxPad(Layer):
-    """The input with more, or less, around it.
+    """Padding or cropping of the input.
 
     Parameters:
-        pads: all starts, then all ends, of the axes named, or of all; negative ones crop.
+        pads: all starts, then all ends, of the given axes or of all; negative ones crop.
         mode: constant, reflect, edge or wrap.
     Dtypes:
         any.
@@ -68,7 +68,7 @@ class OnnxPad(Layer):
 
 
 def _in_place(value: Any, axes: Any) -> tuple[Any, Any]:
-    """Value and axes: where the file leaves the value out, a vector in its place is the axes."""
+    """Return value and axes; if the file omits the value, a vector in its place is the axes."""
     is_vector = isinstance(value, (np.ndarray, TensorSpec)) and len(value.shape) == 1 and value.dtype.kind == "i"
     return (None, value) if axes is None and is_vector else (value, axes)
 

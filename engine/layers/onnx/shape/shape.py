@@ -1,4 +1,4 @@
-"""Shapes, and tensors made from them."""
+"""Shape operators."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _LARGEST = 2**31 - 1
 
 
 class _Rearranged(Rearrangement):
-    """Base of operators that another layer computes once a list of numbers is known."""
+    """Base of operators computed by another layer once a list of numbers is known."""
 
     def layer_for(self, numbers: tuple[int, ...], rank: int) -> Layer:
-        """That layer."""
+        """Return that layer."""
         raise NotImplementedError
 
     def _infer(self, input: TensorSpec, numbers: Any, name: str) -> Any:
@@ -39,7 +39,7 @@ class _Rearranged(Rearrangement):
         return UNKNOWN if rank is None else TensorSpec((None,) * rank, input.dtype)
 
     def rank_for(self, count: int | None, rank: int) -> int | None:
-        """The rank of the result of so many numbers that only a run can tell."""
+        """Return the rank of the result for a count of numbers known only at run time."""
         return None
 
     def _run(self, input: Array, numbers: Any, name: str) -> Any:
@@ -50,7 +50,7 @@ class _Rearranged(Rearrangement):
 
 @register("Reshape", positional=("input", "shape"))
 class OnnxReshape(_Rearranged):
-    """The elements in another shape: 0 keeps a dimension, unless allowzero, and -1 takes what is left."""
+    """Elements in another shape: 0 keeps a dimension, unless allowzero, and -1 takes the rest."""
 
     allowzero: bool = False
 
@@ -65,7 +65,7 @@ class OnnxReshape(_Rearranged):
         return self._run(input, self._kept(input.shape, shape), "shape")
 
     def _kept(self, own: Shape, shape: Any) -> Any:
-        """Sizes with the input's in the place of zeros."""
+        """Replace zeros by the input's sizes."""
         numbers = whole_numbers(shape, "shape")
         if numbers is None or 0 not in numbers:
             return shape
@@ -89,7 +89,7 @@ class OnnxReshape(_Rearranged):
 
 @register("Squeeze", positional=("input", "axes"))
 class OnnxSqueeze(Rearrangement):
-    """Axes of size 1 left out: those named, or all."""
+    """Removal of axes of size 1: the given ones, or all."""
 
     def infer(self, input: TensorSpec, axes: Any = None) -> Any:
         known = None if axes is None else whole_numbers(axes, "axes")
@@ -112,7 +112,7 @@ class OnnxSqueeze(Rearrangement):
 
 @register("Unsqueeze", positional=("input", "axes"))
 class OnnxUnsqueeze(_Rearranged):
-    """Axes of size 1 more, at these places of the result."""
+    """Insertion of axes of size 1 at positions of the result."""
 
     def infer(self, input: TensorSpec, axes: Any) -> Any:
         return self._infer(input, axes, "axes")
@@ -129,7 +129,7 @@ class OnnxUnsqueeze(_Rearranged):
 
 @register("Flatten")
 class OnnxFlatten(Rearrangement):
-    """The axes before one, and those from it on, as one each."""
+    """Matrix of the axes before ``axis`` and those from it on."""
 
     axis: int = 1
 
@@ -148,7 +148,7 @@ class OnnxFlatten(Rearrangement):
 
 @register("Transpose")
 class OnnxTranspose(UnaryAdapter):
-    """The axes in another order, reversed unless the file says which."""
+    """Permutation of the axes; reversed by default."""
 
     canonical_layers = (Permute,)
 
@@ -161,7 +161,7 @@ class OnnxTranspose(UnaryAdapter):
 
 @register("Expand", positional=("input", "shape"))
 class OnnxExpand(Rearrangement):
-    """The input repeated until it has the shape that it and another broadcast to."""
+    """Input broadcast to a shape, in both directions."""
 
     def infer(self, input: Any, shape: Any) -> Any:
         numbers = whole_numbers(shape, "shape")
@@ -181,7 +181,7 @@ class OnnxExpand(Rearrangement):
 
 @register("Tile", positional=("input", "repeats"))
 class OnnxTile(_Rearranged):
-    """The whole tensor laid side by side, so often along each axis."""
+    """Repetition of the tensor along each axis."""
 
     def infer(self, input: TensorSpec, repeats: Any) -> Any:
         return self._infer(input, repeats, "repeats")
@@ -206,7 +206,7 @@ def checked_sizes(numbers: tuple[int, ...]) -> tuple[int, ...]:
 
 @register("Slice", positional=("input", "starts", "ends", "axes", "steps"))
 class OnnxSlice(Rearrangement):
-    """input[starts:ends:steps] of the axes named, or of the first ones; a negative step goes backwards.
+    """input[starts:ends:steps] of the given axes, or of the first ones; a negative step goes backwards.
 
     The converter writes 2147483647 for "to the end" and -2147483648 for "past the beginning".
     """
@@ -251,7 +251,7 @@ def _piece(start: int, end: int, step: int) -> slice:
 
 @register("Shape")
 class OnnxShape(Layer):
-    """The sizes of the axes from ``start`` on, up to ``end``."""
+    """Sizes of the axes from ``start`` up to ``end``."""
 
     does_arithmetic = False
 
@@ -268,7 +268,7 @@ class OnnxShape(Layer):
 
 @register("Size")
 class OnnxSize(Layer):
-    """How many elements there are."""
+    """Number of elements."""
 
     def infer(self, input: TensorSpec) -> TensorSpec:
         size = input.size

@@ -1,4 +1,4 @@
-"""Spectra, windows and mel scales."""
+"""Fourier transforms."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from engine.tensor import Array, Dim, DType, TensorSpec
 
 
 def _complex(x: Array) -> Array:
-    """A last axis of real, or real and imaginary, parts as numbers."""
+    """Convert a last axis of real, or real and imaginary, parts to numbers."""
     wide = widened(x)
     return wide[..., 0] if x.shape[-1] == 1 else wide[..., 0] + 1j * wide[..., 1]
 
@@ -33,7 +33,7 @@ def _parts(x: Array, dtype: DType) -> Array:
 
 @register("DFT", positional=("input", "dft_length", "axis"))
 class DFT(Layer):
-    """The discrete Fourier transform along an axis.
+    """Discrete Fourier transform along an axis.
 
     Shapes:
         input (..., L, ..., 1 or 2), the last axis real or real and imaginary parts  ->  (..., dft_length, ..., 2);
@@ -74,7 +74,7 @@ class DFT(Layer):
         return length // 2 + 1
 
     def told(self, spec: TensorSpec, dft_length: Any, axis: Any) -> tuple[Dim, int | None]:
-        """The length of the transform and its axis, None where only a run can tell."""
+        """Return the length of the transform and its axis; None if known only at run time."""
         first = None if dft_length is None else whole_number(dft_length, "dft_length")
         given = None if axis is None else whole_number(axis, "axis")
         if (dft_length is not None and first is None) or (axis is not None and given is None):
@@ -97,7 +97,7 @@ class DFT(Layer):
         return 2 * (size - 1)
 
     def _is_axis(self, spec: TensorSpec, number: int) -> bool:
-        """Return whether a lone number is the axis: pnnx's converter drops a length that is left out."""
+        """Return whether a lone number is the axis: pnnx's converter drops an omitted length."""
         if self.annotations.are_named:
             return False
         noted = self.annotations.outputs[0] if self.annotations.outputs else None
@@ -118,7 +118,7 @@ class DFT(Layer):
 
 @register("STFT", positional=("signal", "frame_step", "window", "frame_length"))
 class STFT(Layer):
-    """The Fourier transforms of overlapping frames.
+    """Fourier transforms of overlapping frames.
 
     Shapes:
         signal (B, L, 1 or 2), window (frame_length,)  ->  (B, frames, bins, 2); onesided frame_length // 2 + 1 bins
@@ -154,7 +154,7 @@ class STFT(Layer):
         return _parts(y[..., : spec.shape[2]], signal.dtype)
 
     def told_apart(self, window: Any, frame_length: Any) -> tuple[Any, Any]:
-        """Window and frame length; of a file that does not name them a lone whole number is the length."""
+        """Return window and frame length; if operands are unnamed, a lone integer is the length."""
         if window is None and frame_length is None:
             raise ShapeError("neither window nor frame_length is given")
         if self.annotations.are_named:

@@ -1,1 +1,1 @@
-"""Images and their regions."""
+"""Images and regions."""

@@ -1,4 +1,4 @@
-"""Images: resampled, sampled at grids, cut into blocks, patches and regions."""
+"""Grid sampling, blocks, patches and cropping of images."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from engine.tensor import UNKNOWN, Array, Dim, TensorSpec, product
 
 @register("GridSample")
 class OnnxGridSample(Adapter):
-    """The input's values at the positions of a grid.
+    """Values of the input at the positions of a grid.
 
     Shapes:
         input (N, C, H, W), grid (N, OH, OW, 2)  ->  (N, C, OH, OW), or with a depth each and 3 coordinates.
@@ -62,7 +62,7 @@ class OnnxGridSample(Adapter):
 
 @register("AffineGrid", positional=("theta", "size"))
 class OnnxAffineGrid(Layer):
-    """The positions that an affine map gives to every element of an image.
+    """Positions of the elements of an image under an affine map.
 
     Shapes:
         theta (N, 2, 3), size (N, C, H, W)  ->  (N, H, W, 2), or with a depth
@@ -78,10 +78,10 @@ class OnnxAffineGrid(Layer):
         return self.grid(needed(whole_numbers(size, "size"), "size")).forward(theta)
 
     def grid(self, sizes: tuple[int, ...]) -> AffineGrid:
-        """The layer for these sizes.
+        """Return the layer for given sizes.
 
         Raises:
-            ShapeError: one is negative.
+            ShapeError: a size is negative.
         """
         if any(size < 0 for size in sizes):
             raise ShapeError("size does not fit", found=list(sizes), expected="sizes of 0 and more")
@@ -89,7 +89,7 @@ class OnnxAffineGrid(Layer):
 
 
 class _Blocks(Rearrangement):
-    """Base of moves between channels and space."""
+    """Base of rearrangements between channels and space."""
 
     blocksize: int
 
@@ -100,7 +100,7 @@ class _Blocks(Rearrangement):
 
 @register("DepthToSpace")
 class DepthToSpace(_Blocks):
-    """Every b*b channels become blocks of b x b pixels: neighbours in depth (DCR), or in a column's rows (CRD).
+    """Blocks of b x b pixels from b*b channels each; the channels are ordered depth-first (DCR) or column-first (CRD).
 
     Shapes:
         input (N, C*b*b, H, W)  ->  (N, C, H*b, W*b), b = blocksize
@@ -127,7 +127,7 @@ class DepthToSpace(_Blocks):
 
 @register("SpaceToDepth")
 class SpaceToDepth(_Blocks):
-    """Every block of b x b pixels becomes b*b channels; the inverse of DepthToSpace.
+    """Channels, b*b each, from blocks of b x b pixels; the inverse of DepthToSpace.
 
     Shapes:
         input (N, C, H*b, W*b)  ->  (N, b*b*C, H, W), b = blocksize
@@ -151,7 +151,7 @@ class SpaceToDepth(_Blocks):
 
 @register("Col2Im", positional=("input", "image_shape", "block_shape"))
 class Col2Im(Layer):
-    """Every column laid down as a patch; where patches overlap they add up.
+    """Sum of patches, one from each column, at their positions.
 
     Shapes:
         input (N, C*taps, L), image_shape (*S), block_shape (*K)  ->  (N, C, *S)
@@ -183,10 +183,10 @@ class Col2Im(Layer):
             return cast(overlap_add(values, windows, sizes), input.dtype)
 
     def windows(self, sizes: tuple[int, ...], block: tuple[int, ...]) -> tuple[Window, ...]:
-        """The patches of such an image.
+        """Return the patches of such an image.
 
         Raises:
-            ShapeError: they do not fit it.
+            ShapeError: they do not fit the image.
         """
         rank = len(sizes)
         if len(block) != rank or rank < 1 or min((*sizes, *block)) < 1:
@@ -201,7 +201,7 @@ class Col2Im(Layer):
 
 @register("CenterCropPad", positional=("input", "shape"))
 class CenterCropPad(Layer):
-    """Axes cut, or filled up with zeros, to sizes, both sides alike; the odd element is at the end."""
+    """Axes cropped, or padded with zeros, to sizes, centred; the odd element is at the end."""
 
     axes: tuple[int, ...] | None = None
 

@@ -1,4 +1,4 @@
-"""Regions of images: cut out, pooled, and chosen among others."""
+"""Pooling of image regions and selection of boxes."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from engine.tensor import Array, TensorSpec, format_shape
 
 @register("RoiAlign", positional=("input", "rois", "batch_indices"))
 class OnnxRoiAlign(Layer):
-    """Each region divided into bins, each bin the mean or the maximum of bilinear samples on a grid inside it.
+    """Bins of each region: mean or maximum of bilinear samples on a grid inside the bin.
 
     Shapes:
         input (N, C, H, W), rois (R, 4) of (x1, y1, x2, y2), batch_indices (R,)  ->  (R, C, output_height, output_width)
     Parameters:
         coordinate_transformation_mode: half_pixel shifts by half an element; output_half_pixel, of older files, does
             not, and makes no region smaller than an element.
-        sampling_ratio: samples a bin and axis; 0 for ceil(region size / output size) of each region.
+        sampling_ratio: samples per bin and axis; 0 for ceil(region size / output size) of each region.
     """
 
     mode: Literal["avg", "max"] = "avg"
@@ -72,7 +72,7 @@ class OnnxRoiAlign(Layer):
         return cast(result, input.dtype)
 
     def _pooled(self, image: Array, roi: Array) -> Array:
-        """The bins of one region: (C, OH, OW)."""
+        """Return the bins of one region, (C, OH, OW)."""
         is_half = self.coordinate_transformation_mode == "half_pixel"
         starts = roi * roi.dtype.type(self.spatial_scale) - roi.dtype.type(0.5 if is_half else 0)
         extents = starts[2:] - starts[:2]
@@ -91,7 +91,7 @@ class OnnxRoiAlign(Layer):
 
 
 def _taps(start: Any, extent: Any, bins: int, ratio: int, size: int) -> tuple[Array, Array]:
-    """Of all samples on an axis: the two elements each lies between (2, S), and their weights (2, S)."""
+    """Return the two elements around each sample on an axis, (2, S), and their weights, (2, S)."""
     width = extent / bins
     count = ratio or int(min(max(np.ceil(np.nan_to_num(width)), 0), 4 * size + 4))
     offsets = (np.arange(count, dtype=np.float32) + np.float32(0.5)) / np.float32(max(count, 1))
@@ -106,7 +106,7 @@ def _taps(start: Any, extent: Any, bins: int, ratio: int, size: int) -> tuple[Ar
 
 
 def _weighted(image: Array, rows: tuple[Array, Array], columns: tuple[Array, Array], mode: str) -> Array:
-    """Every sample; for the maximum the largest of its four weighted corners, as ONNX has it."""
+    """Return every sample; for the maximum, the largest of its four weighted corners, as in ONNX."""
     corners = [
         image[:, rows[0][i]][:, :, columns[0][j]] * (rows[1][i][:, None] * columns[1][j])
         for i in range(2)
@@ -120,7 +120,7 @@ def _weighted(image: Array, rows: tuple[Array, Array], columns: tuple[Array, Arr
     positional=("boxes", "scores", "max_output_boxes_per_class", "iou_threshold", "score_threshold"),
 )
 class NonMaxSuppression(Layer):
-    """Which boxes stay, best first, class by class: a box goes if a better one that stays overlaps it too much.
+    """Boxes selected per class, best first; a box is dropped if a better selected one overlaps it too much.
 
     Shapes:
         boxes (B, R, 4), scores (B, C, R)  ->  (K, 3) of (batch, class, box)
@@ -168,7 +168,7 @@ class NonMaxSuppression(Layer):
 
 
 def _kept(boxes: Array, scores: Array, most: int, overlap: float, least: float) -> list[int]:
-    """The boxes of one class that stay, best first."""
+    """Return the selected boxes of one class, best first."""
     areas = np.maximum(boxes[:, 2:] - boxes[:, :2], 0).prod(axis=1)
     rest = np.argsort(-scores, kind="stable")
     rest = rest[scores[rest] > least]
@@ -187,7 +187,7 @@ def _kept(boxes: Array, scores: Array, most: int, overlap: float, least: float) 
 
 @register("MaxRoiPool")
 class MaxRoiPool(Layer):
-    """The largest element of each bin of each region; the bins' borders are rounded, empty bins are zero.
+    """Largest element of each bin of each region; the bins' borders are rounded, empty bins are zero.
 
     Shapes:
         input (N, C, H, W), rois (R, 5) of (batch, x1, y1, x2, y2)  ->  (R, C, *pooled_shape)
@@ -234,16 +234,16 @@ class MaxRoiPool(Layer):
 
 
 def _rounded(place: float) -> int:
-    """Return the nearest integer, of two the one farther from zero."""
+    """Return the nearest integer, halves away from zero."""
     return int(math.copysign(math.floor(abs(place) + 0.5), place))
 
 
 def _fill(region: Array, image: Array, rows: list[Pair], columns: list[Pair]) -> None:
-    """The bins of one region (C, PH, PW), a row of them at once."""
+    """Fill the bins of one region, (C, PH, PW), row by row."""
     bounds = np.array(columns)
     is_empty = bounds[:, 1] <= bounds[:, 0]
     for i, (top, bottom) in enumerate(cancellable(rows)):
         if bottom > top:
-            # One more column, for a bin may end at the last: its end is where another would begin.
+            # One extra column, because the end of the last bin is the start of the next.
             line = np.pad(image[:, top:bottom].max(axis=1), ((0, 0), (0, 1)))
             region[:, i] = np.where(is_empty, 0, np.maximum.reduceat(line, bounds.reshape(-1), axis=1)[:, ::2])

@@ -1,4 +1,4 @@
-"""Images, and tensors of any rank, made larger or smaller."""
+"""Resizing of tensors of any rank."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _COORDINATES: Final = (
     *("tf_crop_and_resize", "tf_half_pixel_for_nn"),
 )
 _EXACT: Final = 2**24
-"""Up to here float32 has every whole number."""
+"""Up to this, float32 represents every integer."""
 _MOST_SCALED: Final = 2**14
-"""Up to this size symbolic sizes are scaled by a simple fraction in place of the number in float32."""
+"""Up to this size, symbolic sizes are scaled by a simple fraction instead of the float32 number."""
 _MOST_DENOMINATOR: Final = 1000
 _HALF_WAY: Final = 1e-6
-"""How far a place may lie from half way between two elements to count as half way: onnxruntime's tolerance."""
+"""Tolerance within which a position counts as half way between two elements, as in onnxruntime."""
 
 ROUNDINGS: Final[dict[str, Callable[[Array], Array]]] = {
     "round_prefer_floor": lambda x: np.ceil(x.astype(np.float64) - 0.5 - _HALF_WAY),
@@ -52,7 +52,7 @@ _POLICIES: Final = ("stretch", "not_larger", "not_smaller")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Axis:
-    """One axis that is resampled: from a size to a size, by a scale; the region of it that counts."""
+    """Resampled axis: old size, new size, scale, and the cropped region."""
 
     size: int
     count: int
@@ -63,7 +63,7 @@ class _Axis:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Wanted:
-    """What the operands after the first ask for, each None where it is absent."""
+    """Regions, scales and sizes of the operands, each None if absent."""
 
     roi: tuple[float, ...] | None
     scales: tuple[float, ...] | None
@@ -72,18 +72,18 @@ class _Wanted:
 
 @register("Resize", positional=_OPERANDS)
 class Resize(Layer):
-    """The axes resampled to sizes, or by scales.
+    """Axes resampled to sizes, or by scales.
 
     Shapes:
         input (*S), roi (2 * axes,), scales or sizes (axes,)  ->  (*T), T = floor(S * scale) in float32, or sizes
     Parameters:
-        coordinate_transformation_mode: where an element of the result lies on the input.
-        mode: nearest, linear or cubic (with cubic_coeff_a); antialias makes the kernel as wide as elements are apart.
+        coordinate_transformation_mode: mapping from result to input coordinates.
+        mode: nearest, linear or cubic (with cubic_coeff_a); antialias widens the kernel to the distance of elements.
         nearest_mode: round_prefer_floor, round_prefer_ceil, floor or ceil; simple, of files before operator set 11:
             ceil where an axis shrinks, else floor.
-        exclude_outside: weights outside the input are shared out; else the border is repeated.
+        exclude_outside: redistribute weights outside the input; else repeat the border.
         keep_aspect_ratio_policy: stretch, or one scale for all axes: not_larger, not_smaller than sizes.
-        roi, scales, sizes: told apart by dtype and length where a file gives them as operands without names.
+        roi, scales, sizes: identified by dtype and length if the file does not name operands.
     Dtypes:
         floating and integer, with mode nearest any; integers are computed in float64, and the result is rounded, halves
         to even, and saturated.
@@ -141,15 +141,15 @@ class Resize(Layer):
         return tensor(input, "input", ANY if self.mode == "nearest" else REAL)
 
     def taps(self, shape: Sequence[int], dtype: DType, *operands: Any) -> dict[int, Taps]:
-        """Return axis -> what its elements are made of, for those that are resampled.
+        """Return axis -> indices and weights of its elements, for resampled axes.
 
         Args:
             shape: of the input.
-            dtype: computed in.
-            operands: the others; none of them is a spec.
+            dtype: compute dtype.
+            operands: the other operands; no specs.
 
         Raises:
-            ShapeError: what is asked for does not fit, or is for a run to tell.
+            ShapeError: the operands do not fit, or are known only at run time.
         """
         wanted = self._wanted(len(shape), *operands)
         if wanted is None:
@@ -166,7 +166,7 @@ class Resize(Layer):
         return found
 
     def changes(self, shape: Sequence[int], *operands: Any) -> dict[int, tuple[int, int, float | None]]:
-        """Return axis -> its size, its new size and the scale, of those that are resampled.
+        """Return axis -> size, new size and scale, for resampled axes.
 
         The scale is None where it is the ratio of the sizes. Sizes may be symbolic.
 
@@ -174,7 +174,7 @@ class Resize(Layer):
             shape, operands: as ``taps`` takes them.
 
         Raises:
-            ShapeError: what is asked for does not fit, or is for a run to tell.
+            ShapeError: the operands do not fit, or are known only at run time.
         """
         wanted = self._wanted(len(shape), *operands)
         if wanted is None:
@@ -198,17 +198,17 @@ class Resize(Layer):
         return x
 
     def _stays(self, each: _Axis) -> bool:
-        """Whether an axis is left alone."""
+        """Return whether an axis stays unchanged."""
         crops = self.coordinate_transformation_mode == "tf_crop_and_resize"
         return each.size == each.count and each.scale == 1 and (not crops or (each.start, each.end) == (0, 1))
 
     def _outside(self, position: Array, each: _Axis) -> Array:
-        """Which new elements have a number of their own, as they lie outside what is cropped."""
+        """Return a mask of the new elements outside the cropped region, which get the extrapolation value."""
         crops = self.coordinate_transformation_mode == "tf_crop_and_resize"
         return ((position < 0) | (position > each.size - 1)) & crops
 
     def _positions(self, axis: _Axis, dtype: DType) -> Array:
-        """Return where each new element lies on the old axis, as onnxruntime computes it."""
+        """Return the position of each new element on the old axis, as onnxruntime computes it."""
         number: Any = np.float64 if dtype == np.float64 and self.mode != "nearest" else np.float32
         index, mode = np.arange(axis.count, dtype=number), self.coordinate_transformation_mode
         last, scale, half = number(axis.size - 1), number(axis.scale), number(0.5)
@@ -239,7 +239,7 @@ class Resize(Layer):
         reach = (1 if self.mode == "linear" else 2) / stretch
         first = math.floor(-reach) + 1
         if self.mode == "linear" and not (self.antialias or self.exclude_outside):
-            position = position.clip(0, axis.size - 1)  # the border itself, not a sum of its shares
+            position = position.clip(0, axis.size - 1)  # exactly the border, not a weighted sum of it
         lower = np.floor(position)
         taps = np.arange(first, 2 - first, dtype=position.dtype)[:, None]
         distance = (taps - (position - lower)) * stretch
@@ -263,7 +263,7 @@ class Resize(Layer):
         return found
 
     def _counts(self, shape: tuple[Dim, ...], wanted: _Wanted) -> dict[int, tuple[Dim, float]]:
-        """axis -> (its new size, its scale)."""
+        """Return axis -> (new size, scale)."""
         axes = self._named(len(shape))
         old = [shape[axis] for axis in axes]
         if 0 in old:
@@ -291,7 +291,7 @@ class Resize(Layer):
         return tuple(range(rank)) if self.axes is None else checked_axes(self.axes, rank)
 
     def _wanted(self, rank: int, roi: Any = None, scales: Any = None, sizes: Any = None) -> _Wanted | None:
-        """What is asked for; None where only a run can tell it."""
+        """Return regions, scales and sizes; None if they are known only at run time."""
         count = len(self._named(rank))
         given = [None if _is_empty(each) else _as_known(each) for each in (roi, scales, sizes)]
         roi, scales, sizes = given if self.annotations.are_named else _by_looks(count, given)
@@ -318,10 +318,10 @@ class Resize(Layer):
 
 
 def _scaled(size: Dim, scale: float) -> Dim:
-    """Return floor(size * scale) as onnxruntime computes it: both as float32, of which the product is one.
+    """Return floor(size * scale) as onnxruntime computes it, in float32.
 
     Raises:
-        ShapeError: no size is so large.
+        ShapeError: the size is too large.
     """
     if size is not None and is_symbolic(size) and math.isfinite(scale):
         factor = Fraction(float(np.float32(scale)))
@@ -340,7 +340,7 @@ def _scaled(size: Dim, scale: float) -> Dim:
 
 @lru_cache(maxsize=256)
 def _simple(scale: float) -> Fraction | None:
-    """Return a simple fraction that gives the same sizes as a scale in float32, up to a limit; None without one."""
+    """Return a simple fraction that gives the same sizes as a float32 scale, up to a limit; None if there is none."""
     simple = Fraction(scale).limit_denominator(_MOST_DENOMINATOR)
     sizes = np.arange(_MOST_SCALED + 1)
     with np.errstate(all="ignore"):
@@ -353,7 +353,7 @@ def _is_whole(dtype: DType) -> bool:
 
 
 def _rounded(x: Array, dtype: DType) -> Array:
-    """Return numbers in a dtype: of integers the nearest, the least or the greatest."""
+    """Convert numbers to a dtype; integers are rounded and saturated."""
     if not _is_whole(dtype):
         return cast(np.ascontiguousarray(x), dtype)
     least, greatest = extremes(dtype)
@@ -362,12 +362,12 @@ def _rounded(x: Array, dtype: DType) -> Array:
 
 
 def _is_empty(value: object) -> bool:
-    """Return whether an operand has no elements, which stands for one that is left out."""
+    """Return whether an operand has no elements, which means it is omitted."""
     return isinstance(value, (np.ndarray, TensorSpec)) and value.shape == (0,)
 
 
 def _by_looks(count: int, given: Sequence[Any]) -> tuple[Any, Any, Any]:
-    """Tell regions, scales and sizes apart where the file does not name its operands; parameters have names."""
+    """Identify regions, scales and sizes of unnamed operands by dtype and length; parameters have names."""
     names = ("roi", "scales", "sizes")
     found = {name: each for name, each in zip(names, given, strict=True) if isinstance(each, (tuple, list))}
     operands = [each for name, each in zip(names, given, strict=True) if name not in found and each is not None]
@@ -383,7 +383,7 @@ def _by_looks(count: int, given: Sequence[Any]) -> tuple[Any, Any, Any]:
 
 
 def _as_known(value: object) -> Any:
-    """The elements of a tensor, where they are known; else the value itself."""
+    """Return the elements of a tensor if they are known; else the value itself."""
     return value.value if isinstance(value, TensorSpec) and value.value is not None else value
 
 
@@ -398,7 +398,7 @@ def _numbers(value: Any) -> tuple[float, ...]:
 
 @register("Upsample", positional=_OPERANDS)
 class Upsample(Resize):
-    """As Resize by scales, the first elements on one another; what Resize was before it had this name."""
+    """Resize by scales with asymmetric coordinates, the predecessor of Resize."""
 
     coordinate_transformation_mode: str = "asymmetric"
     nearest_mode: str = "floor"
