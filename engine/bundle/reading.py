@@ -141,7 +141,7 @@ def _opened(path: str | os.PathLike[str]) -> Iterator[int]:
 
 @contextmanager
 def _trusted(name: str) -> Iterator[None]:
-    """Turn a PermissionError into a BundleError: whoever can write to a bundle decides what its users run."""
+    """Turn a PermissionError into a BundleError: a user who can write to a bundle decides what code runs."""
     try:
         yield
     except PermissionError as error:

@@ -1,1 +1,1 @@
-"""Blueprints on disk: their names (fingerprint), their form (entry, facts), who may write to their folder (folder)."""
+"""Compiled programs on disk: fingerprints, the format of entries and facts, and the trusted folder."""
