@@ -15,7 +15,7 @@ def test_engines_take_turns_and_the_first_run_of_each_does_not_count() -> None:
     assert told == [(number // 2, 10) for number in range(20)]
 
 
-def test_no_engine_always_follows_the_same_engine() -> None:
+def test_no_engine_always_follows_the_same_one() -> None:
     assert list(turns(["a", "b", "c"], 3)) == ["a", "b", "c", "b", "c", "a", "c", "a", "b"]
     assert list(turns([], 3)) == []
 

@@ -47,7 +47,7 @@ def programs(folder: Path) -> list[Path]:
     return [folder / each.file for each in manifest(folder).programs]
 
 
-# -- what it is for ----------------------------------------------------------------------------------------------------
+# -- running -----------------------------------------------------------------------------------------------------------
 
 CHILD = """
 import sys, json
@@ -74,7 +74,7 @@ def child(folder: Path, backend: str) -> tuple[list[float | str], str, dict[str,
     return answers, name, told, compiler
 
 
-def test_where_there_is_no_llvm_its_programs_run_and_other_shapes_are_the_references(bundle: Path) -> None:
+def test_without_llvm_its_programs_run_and_the_reference_runs_other_shapes(bundle: Path) -> None:
     answers, backend, told, compiler = child(bundle, "auto")
     ones = [np.ones((batch, *SHAPE[1:]), np.float32) for batch in (1, 2, 3)]
     np.testing.assert_allclose(answers, [float(right(x).astype(np.float64).sum()) for x in ones], rtol=1e-5)
@@ -83,7 +83,7 @@ def test_where_there_is_no_llvm_its_programs_run_and_other_shapes_are_the_refere
     assert told["other_shapes"] == "reference" and "llvmlite is not installed" in str(told["why"])
 
 
-def test_what_must_be_compiled_and_cannot_is_refused_and_the_programs_run(bundle: Path) -> None:
+def test_a_shape_that_cannot_be_compiled_is_rejected_and_its_programs_run(bundle: Path) -> None:
     answers, _, told, _ = child(bundle, "compiled")
     assert isinstance(answers[0], float) and isinstance(answers[1], float)
     assert "the bundle has no program for these shapes, and llvmlite is not installed" in str(answers[2])
@@ -99,7 +99,7 @@ def test_its_programs_are_found_for_their_batches(batch: int, bundle: Path) -> N
     assert found.carries([TensorSpec(x.shape, x.dtype)])
 
 
-def test_where_there_is_a_compiler_other_shapes_are_compiled(bundle: Path) -> None:
+def test_with_a_compiler_other_shapes_are_compiled(bundle: Path) -> None:
     found = session(bundle, backend="compiled")
     x = np.repeat(X, 3, axis=0)
     np.testing.assert_allclose(found.run([x])[0], right(x), rtol=1e-4, atol=1e-5)
@@ -140,7 +140,7 @@ def test_its_pair_is_a_model_by_itself(bundle: Path) -> None:
     np.testing.assert_array_equal(engine.Session(graph, backend="reference").run([X])[0], right())
 
 
-# -- where it does not belong ------------------------------------------------------------------------------------------
+# -- other machines and engines ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_its_pair_is_a_model_by_itself(bundle: Path) -> None:
         HostClass(level="avx99", processor="of the future", caches=None),
     ],
 )
-def test_other_machines_are_told_what_was_found_and_expected(host: HostClass, bundle: Path) -> None:
+def test_another_machine_is_rejected_with_the_found_and_the_expected_one(host: HostClass, bundle: Path) -> None:
     restate(bundle, host=host)
     error = refusal(bundle)
     assert error.where == MANIFEST and "another kind of machine" in error.problem
@@ -159,9 +159,7 @@ def test_other_machines_are_told_what_was_found_and_expected(host: HostClass, bu
     assert admission.class_of(admission._level()).processor in str(error.expected)
 
 
-def test_a_level_below_the_machines_is_fine_where_it_is_for_all_of_that_level(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_portable_bundle_of_a_lower_level_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "is_unchanged", lambda: True)
     lowest = "neon" if admission._level() == "neon" else "sse"
     made = engine.Session(convolution(), cache=None, threads=1)
@@ -171,13 +169,13 @@ def test_a_level_below_the_machines_is_fine_where_it_is_for_all_of_that_level(
     assert found.describe()["compiler"]["host"] == lowest
 
 
-def test_code_for_a_class_of_machines_is_no_code_for_another_by_a_changed_word(bundle: Path) -> None:
+def test_editing_the_host_class_makes_no_program_match(bundle: Path) -> None:
     known = manifest(bundle).host
     restate(bundle, host=replace(known, caches=None))
     assert not session(bundle).carries([TensorSpec(SHAPE, np.dtype(np.float32))])
 
 
-def test_another_engine_refuses_it(bundle: Path) -> None:
+def test_another_version_of_the_engine_rejects_it(bundle: Path) -> None:
     restate(bundle, sources="0" * 64, engine="9.9")
     error = refusal(bundle)
     assert "another version of the engine" in error.problem and str(error.found).startswith("9.9 (sources 000000")
@@ -186,14 +184,14 @@ def test_another_engine_refuses_it(bundle: Path) -> None:
 # -- attacks -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_manifest_that_is_cut_off_anywhere_is_refused(bundle: Path) -> None:
+def test_a_manifest_truncated_anywhere_is_rejected(bundle: Path) -> None:
     content = (bundle / MANIFEST).read_bytes()
     for end in range(len(content.rstrip())):
         (bundle / MANIFEST).write_bytes(content[:end])
         assert refusal(bundle).where == MANIFEST
 
 
-def test_a_manifest_in_which_a_byte_is_another_is_refused(bundle: Path) -> None:
+def test_a_manifest_with_a_changed_byte_is_rejected(bundle: Path) -> None:
     content = bytearray((bundle / MANIFEST).read_bytes())
     for at in range(0, len(content), 7):
         before = content[at]
@@ -209,7 +207,7 @@ def every_file(folder: Path) -> list[str]:
     return [path.name for path in sorted(folder.iterdir()) if path.name != MANIFEST]
 
 
-def test_a_file_that_is_cut_off_or_too_long_is_named(bundle: Path) -> None:
+def test_a_truncated_or_too_long_file_is_named(bundle: Path) -> None:
     for name in every_file(bundle):
         content = (bundle / name).read_bytes()
         for end in {0, 1, 8, 92, len(content) // 2, len(content) - 1} & set(range(len(content))):
@@ -221,7 +219,7 @@ def test_a_file_that_is_cut_off_or_too_long_is_named(bundle: Path) -> None:
         (bundle / name).write_bytes(content)
 
 
-def test_a_file_that_is_vast_and_empty_is_not_read(bundle: Path) -> None:
+def test_a_huge_sparse_file_is_not_read(bundle: Path) -> None:
     stated = (bundle / MANIFEST).read_bytes()
     for path in (*programs(bundle), bundle / WEIGHTS):
         size = path.stat().st_size
@@ -237,12 +235,12 @@ def test_a_file_that_is_vast_and_empty_is_not_read(bundle: Path) -> None:
         (bundle / MANIFEST).write_bytes(stated)
 
 
-def test_reading_ends_when_it_is_cancelled(bundle: Path) -> None:
+def test_reading_can_be_cancelled(bundle: Path) -> None:
     with engine.cancelling(lambda: True), pytest.raises(engine.RunCancelledError):
         engine.load(bundle)
 
 
-def test_a_file_in_which_a_bit_is_another_is_named(bundle: Path) -> None:
+def test_a_file_with_a_flipped_bit_is_named(bundle: Path) -> None:
     for name in every_file(bundle):
         content = bytearray((bundle / name).read_bytes())
         content[len(content) // 2] ^= 1
@@ -261,7 +259,7 @@ def test_a_file_that_is_missing_is_named(bundle: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["the same content", "a device", "a pipe"])
-def test_what_is_no_file_of_the_folder_is_not_followed_or_waited_for(target: str, bundle: Path) -> None:
+def test_links_and_special_files_are_not_followed_and_do_not_block(target: str, bundle: Path) -> None:
     for name in [*every_file(bundle), MANIFEST]:
         kept = (bundle / name).rename(bundle.parent / "away")
         if target == "a pipe":
@@ -318,7 +316,7 @@ def test_a_manifest_that_is_something_else_is_refused(content: bytes, bundle: Pa
     assert refusal(bundle).where == MANIFEST
 
 
-def test_programs_that_changed_places_are_refused_whatever_the_manifest_says(bundle: Path) -> None:
+def test_swapped_programs_are_rejected_even_with_a_matching_manifest(bundle: Path) -> None:
     first, second = programs(bundle)
     content = first.read_bytes()
     first.write_bytes(second.read_bytes())
@@ -343,18 +341,18 @@ def test_code_of_other_weights_is_not_run(bundle: Path) -> None:
     assert found.describe()["compiler"]["is_cached"] is False
 
 
-def test_what_becomes_of_the_files_once_it_is_loaded_changes_nothing(bundle: Path) -> None:
+def test_changing_the_files_after_loading_has_no_effect(bundle: Path) -> None:
     found = session(bundle)
     for path in bundle.iterdir():
         path.write_bytes(b"\0" * path.stat().st_size)
     np.testing.assert_allclose(found.run([X])[0], right(), rtol=1e-4, atol=1e-5)
     shutil.rmtree(bundle)
-    both = np.repeat(X, 2, axis=0)  # whose program is read when it is first wanted
+    both = np.repeat(X, 2, axis=0)  # its program is read on first use
     np.testing.assert_allclose(found.run([both])[0], right(both), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["", MANIFEST, PARAM, WEIGHTS])
-def test_what_others_may_write_to_is_not_trusted(name: str, bundle: Path) -> None:
+def test_files_writable_by_other_users_are_not_trusted(name: str, bundle: Path) -> None:
     path = bundle / name
     path.chmod(path.stat().st_mode | 0o020)
     error = refusal(bundle)
@@ -363,15 +361,15 @@ def test_what_others_may_write_to_is_not_trusted(name: str, bundle: Path) -> Non
 
 @as_root
 @pytest.mark.parametrize("name", ["", MANIFEST, PARAM])
-def test_what_belongs_to_another_user_is_not_trusted(name: str, bundle: Path) -> None:
+def test_files_of_another_user_are_not_trusted(name: str, bundle: Path) -> None:
     os.chown(bundle / name, 12345, -1)
     assert refusal(bundle).found == "it belongs to another user"
 
 
-# -- where it is written -----------------------------------------------------------------------------------------------
+# -- writing -----------------------------------------------------------------------------------------------------------
 
 
-def test_folders_of_other_users_are_not_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_is_not_a_bundle_is_not_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "is_unchanged", lambda: True)
     made = engine.Session(convolution(), cache=None, threads=1)
     (tmp_path / "full").mkdir()
@@ -381,7 +379,7 @@ def test_folders_of_other_users_are_not_written_to(tmp_path: Path, monkeypatch: 
     assert [path.name for path in tmp_path.rglob("*")] == ["full", "precious"]
 
 
-def test_a_bundle_is_replaced_where_that_is_said(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bundle_is_replaced_only_on_request(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "is_unchanged", lambda: True)
     made = engine.Session(convolution(seed=1), cache=None, threads=1)
     with pytest.raises(BundleError, match="the bundle exists already"):
@@ -391,7 +389,7 @@ def test_a_bundle_is_replaced_where_that_is_said(bundle: Path, monkeypatch: pyte
     assert [path.name for path in bundle.parent.iterdir()] == [bundle.name]
 
 
-def test_nothing_is_left_of_one_that_could_not_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_bundle_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "is_unchanged", lambda: True)
     made = engine.Session(convolution(), cache=None, threads=1)
     for files, target in (({"../x": b""}, None), ({MANIFEST: b""}, None), ({}, "avx1024")):
@@ -400,7 +398,7 @@ def test_nothing_is_left_of_one_that_could_not_be_made(tmp_path: Path, monkeypat
     assert not list(tmp_path.iterdir())
 
 
-def test_others_cannot_write_to_what_is_made_whatever_the_umask(
+def test_other_users_cannot_write_to_a_bundle_whatever_the_umask(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writing, "is_unchanged", lambda: True)

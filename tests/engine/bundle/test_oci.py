@@ -31,7 +31,7 @@ def blob(folder: Path, descriptor: dict[str, Any]) -> bytes:
     return content
 
 
-def test_a_pulled_artifact_is_the_bundle_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pulling_it_restores_the_bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = layout(tmp_path / "oci", "v1.2", monkeypatch)
     assert json.loads((folder / "oci-layout").read_text()) == {"imageLayoutVersion": "1.0.0"}
     index = json.loads((folder / "index.json").read_text())
@@ -59,7 +59,7 @@ def test_a_pulled_artifact_is_the_bundle_again(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("tag", ["", "a b", "../x", ".hidden", "x" * 129, "a:b"])
-def test_what_no_tag_may_look_like_is_refused_before_anything_is_made(
+def test_an_invalid_tag_is_rejected_before_anything_is_written(
     tag: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(BundleError, match="invalid image tag"):

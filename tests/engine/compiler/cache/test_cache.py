@@ -82,7 +82,7 @@ def test_constants_are_in_memory_of_their_own_and_keep_no_descriptor(tmp_path: P
 
 
 @pytest.mark.parametrize("change", ["removed", "cut off", "written over", "replaced"])
-def test_whatever_becomes_of_an_entry_leaves_those_who_run_it_alone(change: str, tmp_path: Path) -> None:
+def test_changing_an_entry_does_not_affect_running_processes(change: str, tmp_path: Path) -> None:
     path = kept(tmp_path)
     made = compiled(tmp_path)
     before = made.run([X])
@@ -142,7 +142,7 @@ def test_a_folder_that_cannot_be_written_costs_one_line_of_the_log(
     assert f"the compile cache {tmp_path} cannot be written ({os.strerror(number)})" in line
 
 
-def test_a_file_where_the_folder_should_be_costs_one_line_of_the_log(
+def test_a_file_in_place_of_the_folder_costs_one_line_of_the_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = tmp_path / "taken"
@@ -152,7 +152,7 @@ def test_a_file_where_the_folder_should_be_costs_one_line_of_the_log(
     assert len(caplog.messages) == 1
 
 
-def test_a_full_cache_can_be_read_where_nothing_can_be_written(
+def test_a_read_only_cache_can_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     kept(tmp_path)
@@ -166,7 +166,7 @@ def test_a_full_cache_can_be_read_where_nothing_can_be_written(
     assert caplog.messages == []
 
 
-def test_what_was_not_used_for_longest_is_removed_first(tmp_path: Path) -> None:
+def test_the_least_recently_used_entry_is_evicted_first(tmp_path: Path) -> None:
     first, second = kept(tmp_path, convolution(1)), kept(tmp_path, convolution(2))
     for path, age in ((first, 200), (second, 100)):
         os.utime(path, (path.stat().st_mtime - age,) * 2)
@@ -179,7 +179,7 @@ def test_what_was_not_used_for_longest_is_removed_first(tmp_path: Path) -> None:
     assert len(left) == 2
 
 
-def test_what_is_larger_than_the_limit_is_not_kept(tmp_path: Path) -> None:
+def test_an_entry_larger_than_the_limit_is_not_stored(tmp_path: Path) -> None:
     compiled(tmp_path, cache_max_bytes=100).run([X])
     assert entries(tmp_path) == []
 
@@ -254,7 +254,7 @@ def test_another_process_finds_what_this_one_compiled(tmp_path: Path) -> None:
     assert start(tmp_path, 0, "3").communicate(timeout=120)[0].splitlines()[0] == "True"
 
 
-def test_a_damaged_entry_is_mentioned_removed_and_made_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_entry_is_logged_removed_and_compiled_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = kept(tmp_path)
     expected = compiled(None).run([X])
     whole = path.read_bytes()

@@ -40,7 +40,7 @@ def read(content: bytes, folder: Path, key: str = KEY) -> Executable:
         return entry.executable_of(entry.read(file.fileno(), key)[0])
 
 
-def test_what_is_written_is_read(executable: Executable, whole: bytes, tmp_path: Path) -> None:
+def test_a_written_entry_is_read_back(executable: Executable, whole: bytes, tmp_path: Path) -> None:
     found = read(whole, tmp_path)
     np.testing.assert_array_equal(found.constants, executable.constants)
     assert replace(found, constants=executable.constants) == executable
@@ -63,7 +63,7 @@ def test_every_field_is_kept(executable: Executable, whole: bytes, tmp_path: Pat
 
 
 @pytest.mark.parametrize("place", [[0, 0, 64], None, 6, 2.5, "0"], ids=repr)
-def test_what_is_no_address_is_refused(executable: Executable, place: object) -> None:
+def test_an_invalid_address_is_rejected(executable: Executable, place: object) -> None:
     told = facts.to_facts(executable)
     told["steps"][0][3][0] = place
     with pytest.raises((TypeError, IndexError)):
@@ -122,7 +122,7 @@ def test_a_file_with_a_hole_is_noticed(whole: bytes, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", ["appended", "another version", "another magic", "another key", "nonsense"])
-def test_what_is_no_entry_of_this_key_and_format_is_refused(change: str, whole: bytes, tmp_path: Path) -> None:
+def test_an_entry_of_another_key_or_format_is_rejected(change: str, whole: bytes, tmp_path: Path) -> None:
     content, key = whole, KEY
     if change == "appended":
         content += b"\0"

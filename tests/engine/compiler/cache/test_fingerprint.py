@@ -74,7 +74,7 @@ def test_a_parameter_counts_with_its_kind(dim: object) -> None:
     assert len(digests) == 2
 
 
-def test_weights_that_only_meet_elsewhere_are_told_apart() -> None:
+def test_weights_split_at_another_boundary_have_another_key() -> None:
     def two(first: int) -> RuntimeGraph:
         values = np.arange(6, dtype=np.float32)
         return built(
@@ -132,7 +132,7 @@ def test_a_changed_source_is_another_generator(tmp_path: Path) -> None:
     assert len(set(found)) == 3
 
 
-def test_what_a_layer_of_the_users_infers_counts() -> None:
+def test_shapes_inferred_by_a_user_layer_count() -> None:
     keys = set()
     for factor in (2, 3):
         with engine.registry.extended() as registry:
@@ -167,7 +167,7 @@ def test_the_version_of_llvmlite_is_the_installed_one() -> None:
 
 
 @pytest.mark.parametrize("folders", [(), ("llvmlite-1.0.dist-info", "llvmlite-2.0.dist-info")])
-def test_where_no_single_folder_names_its_version_importlib_is_asked(
+def test_without_a_single_dist_info_folder_importlib_metadata_is_asked(
     folders: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "llvmlite").mkdir()
@@ -179,13 +179,13 @@ def test_where_no_single_folder_names_its_version_importlib_is_asked(
     assert version._llvmlite() == importlib.metadata.version("llvmlite")
 
 
-def test_the_version_is_the_installed_one_where_it_cannot_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_version_is_the_installed_one_if_it_cannot_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that cannot import llvmlite finds the cache entries of one that can."""
     monkeypatch.setattr(version, "find_spec", lambda name: None)
     assert version._llvmlite() == importlib.metadata.version("llvmlite")
 
 
-def test_where_it_is_not_installed_there_is_no_version(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_llvmlite_there_is_no_version(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> str:
         raise importlib.metadata.PackageNotFoundError(name)
 

@@ -19,14 +19,14 @@ def test_a_note_is_found_again_by_the_same_program_and_by_no_other(tmp_path: Pat
     first.run([X])
     first.keep(specs, "a", b"found")
     again = engine.Session(convolution(), cache=tmp_path)
-    assert again.note(specs, "a") is None  # what was not compiled has none
+    assert again.note(specs, "a") is None  # a program that was not compiled has no note
     again.run([X])
     assert again.note(specs, "a") == b"found"
     assert again.note(specs, "b") is None
     assert again.note([engine.TensorSpec((2, *X.shape[1:]), np.dtype(np.float32))], "a") is None
 
 
-def test_what_cannot_be_kept_is_not(tmp_path: Path) -> None:
+def test_a_note_that_cannot_be_stored_is_ignored(tmp_path: Path) -> None:
     write_note(tmp_path, "large", bytes(notes.MAX_BYTES + 1))
     assert read_note(tmp_path, "large") is None
     (tmp_path / f"long{notes.SUFFIX}").write_bytes(bytes(notes.MAX_BYTES + 1))
@@ -37,13 +37,13 @@ def test_what_cannot_be_kept_is_not(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir() if "unfinished" in each.name] == []
 
 
-def test_a_note_that_others_may_have_written_is_not_read(tmp_path: Path) -> None:
+def test_a_note_writable_by_other_users_is_not_read(tmp_path: Path) -> None:
     write_note(tmp_path, "key", b"x")
     (tmp_path / f"key{notes.SUFFIX}").chmod(0o666)
     assert read_note(tmp_path, "key") is None
 
 
-def test_notes_do_not_pile_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_notes_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(notes, "MAX_NOTES", 3)
     for number in range(6):
         write_note(tmp_path, str(number), b"x")

@@ -42,7 +42,7 @@ def test_a_folder_that_is_made_is_this_users_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o1777, 0o770, 0o2775, 0o702])
-def test_of_a_folder_that_others_may_write_to_a_private_one_inside_is_used(mode: int, tmp_path: Path) -> None:
+def test_inside_a_folder_writable_by_others_a_private_one_is_used(mode: int, tmp_path: Path) -> None:
     whole = kept(tmp_path / "good").read_bytes()
     folder = tmp_path / "open"
     folder.mkdir()
@@ -56,7 +56,7 @@ def test_of_a_folder_that_others_may_write_to_a_private_one_inside_is_used(mode:
 
 
 @pytest.mark.parametrize("kind", ["link", "file", "open to all", "another user's"])
-def test_a_private_folder_of_another_user_is_not_used(kind: str, tmp_path: Path) -> None:
+def test_a_private_folder_created_by_another_user_is_not_used(kind: str, tmp_path: Path) -> None:
     if kind == "another user's" and os.geteuid() != 0:
         pytest.skip("only root may give files away")
     good = kept(tmp_path / "good").parent
@@ -90,7 +90,7 @@ def test_a_folder_of_another_user_is_not_used_and_costs_one_line(
 
 
 @pytest.mark.parametrize("how", ["another user's", "open to its group", "open to all"])
-def test_an_entry_that_others_could_have_written_is_made_anew(
+def test_an_entry_writable_by_others_is_compiled_anew(
     how: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     if how == "another user's" and os.geteuid() != 0:
@@ -129,7 +129,7 @@ STRANGE: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("kind", STRANGE)
-def test_what_is_no_file_of_ours_is_not_waited_for_and_made_anew(
+def test_special_files_do_not_block_and_are_replaced(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = kept(tmp_path / "cache")
@@ -151,7 +151,9 @@ def test_a_folder_in_the_place_of_an_entry_costs_one_line(tmp_path: Path, caplog
 
 
 @pytest.mark.parametrize("kind", ["pipe", "device", "ring"])
-def test_what_is_no_folder_costs_one_line(kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_path_that_is_not_a_folder_costs_one_line(
+    kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     folder = tmp_path / "cache"
     if kind == "pipe":
         os.mkfifo(folder)
@@ -162,7 +164,7 @@ def test_what_is_no_folder_costs_one_line(kind: str, tmp_path: Path, caplog: pyt
     assert len(caplog.messages) == 1
 
 
-def test_old_entries_are_removed_whatever_else_lies_there(tmp_path: Path) -> None:
+def test_old_entries_are_removed_whatever_else_is_in_the_folder(tmp_path: Path) -> None:
     folder = kept(tmp_path / "cache").parent
     os.mkfifo(folder / f"pipe{SUFFIX}")
     (folder / f"folder{SUFFIX}").mkdir()

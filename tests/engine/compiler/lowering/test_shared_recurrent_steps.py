@@ -56,7 +56,7 @@ def test_any_number_of_threads_gives_the_same_bits_run_after_run(type: str) -> N
 @pytest.mark.parametrize(
     ("ways", "batch", "options"), [(1, 1, {}), (1, 8, {}), (2, 1, {}), (1, 64, {}), (1, 1, {"proj_size": 8})]
 )
-def test_layers_of_one_direction_and_few_rows_are_shared_where_their_weights_are_many(
+def test_unidirectional_layers_with_few_rows_and_large_weights_are_shared(
     machine: str, ways: int, batch: int, options: dict[str, int]
 ) -> None:
     host, shape = MACHINES[machine], (3, batch, 8)

@@ -23,14 +23,14 @@ def test_levels_for_data_are_found(tmp_path: Path) -> None:
     assert find_caches(written(tmp_path, *rows)) == Caches(64, 48 << 10, 2 << 20, 260 << 20)
 
 
-def test_where_there_is_no_third_level_there_is_none(tmp_path: Path) -> None:
+def test_a_missing_third_level_counts_as_zero(tmp_path: Path) -> None:
     assert find_caches(written(tmp_path, ("1", "Data", "32K"), ("2", "Unified", "1M"))).last == 0
 
 
 @pytest.mark.parametrize("size", ["", "K", "-1K", "many", "9" * 5000, "9" * 11 + "G", "٣K"])
-def test_nonsense_is_no_size(size: str, tmp_path: Path) -> None:
+def test_an_invalid_size_counts_as_zero(size: str, tmp_path: Path) -> None:
     assert find_caches(written(tmp_path, ("1", "Data", size))).first in (0, 16 << 30)
 
 
-def test_where_the_system_says_nothing_nothing_is_known(tmp_path: Path) -> None:
+def test_without_information_all_sizes_are_zero(tmp_path: Path) -> None:
     assert find_caches(tmp_path) == find_caches(tmp_path / "nowhere") == Caches()

@@ -33,7 +33,7 @@ def rates(**changed: Any) -> Rates:
     )
 
 
-def test_what_is_usual_of_wide_vectors_is_what_was_found_on_zen_4() -> None:
+def test_the_defaults_of_avx512_are_those_measured_on_zen_4() -> None:
     assert describe("avx512") == ZEN_4
 
 
@@ -54,12 +54,12 @@ def test_no_measurement_describes_a_machine_there_cannot_be(name: str, value: fl
     assert host.chunk_flops >= 1e3
 
 
-def test_unknown_caches_are_the_usual_ones() -> None:
+def test_unknown_caches_have_default_sizes() -> None:
     host = host_from_rates(describe("avx2"), dataclasses.replace(rates(), caches=Caches()))
     assert (host.memory.first_bytes, host.memory.second_bytes) == (32 << 10, 1 << 20)
 
 
-def test_where_numbers_are_repeated_no_faster_than_multiplied_more_products_share_one() -> None:
+def test_slow_broadcasts_are_shared_by_more_products() -> None:
     """hosts.md: 28 × 1 pixels and vectors on Zen 4, 14 × 2 on Emerald Rapids (127 and 139 GFLOP/s there)."""
     for size, channels, results in POINTWISE:
         one, two = (choose_tile(host, size, size, results, channels) for host in (ZEN_4, EMERALD_RAPIDS))
@@ -99,7 +99,7 @@ def test_weights_are_fetched_as_far_ahead_as_memory_is_fast(fetched: tuple[float
         ((), (), 1, 4096),
     ],
 )
-def test_memory_is_read_in_several_places_where_that_is_clearly_faster(
+def test_memory_is_read_in_several_streams_if_that_is_clearly_faster(
     fetched: tuple[float, ...], stranded: tuple[float, ...], streams: int, ahead: int
 ) -> None:
     speeds = {"fetched": fetched, "stranded": stranded}
@@ -127,7 +127,7 @@ def test_numbers_are_seen_repeated_more_slowly_than_they_can_be(level: str, shar
     assert host_from_rates(describe(level), rates(repeats=share * rates().products)).repeats_a_product == repeats
 
 
-def test_where_the_last_level_is_slow_images_that_it_holds_are_not_gathered_by_tiles() -> None:
+def test_a_slow_last_level_rules_out_gathering_images_by_tiles() -> None:
     """Granite Rapids: 2.3 ms for a direct convolution of stride 2 from 40 × 40, 256 → 256, 3.6 for Winograd's."""
     for size, channels, results in ((40, 128, 256), (20, 256, 512), (20, 256, 256)):
         assert choose(GRANITE_RAPIDS, 2, size, size, channels, results, 1) is None
@@ -136,13 +136,13 @@ def test_where_the_last_level_is_slow_images_that_it_holds_are_not_gathered_by_t
         assert choose(GRANITE_RAPIDS, 1, size, size, channels, channels, 1) == Filtering(4, 1)
 
 
-def test_where_the_last_level_is_slow_a_row_reads_its_weights_in_wide_panels() -> None:
+def test_with_a_slow_last_level_a_row_reads_its_weights_in_wide_panels() -> None:
     assert choose_tile(GRANITE_RAPIDS, 1, 1, 4096, 4096).vectors == 8
     assert choose_tile(ZEN_5, 1, 1, 4096, 4096).vectors == 2
 
 
 @pytest.mark.parametrize("host", MACHINES.values(), ids=MACHINES)
-def test_whatever_is_chosen_fits_the_registers(host: Host) -> None:
+def test_every_choice_fits_the_registers(host: Host) -> None:
     for size, channels, results in (*POINTWISE, (7, 512, 2048), (1, 2048, 1000), (3, 3, 3)):
         tile = choose_tile(host, size, size, results, channels)
         assert tile.rows * tile.columns * tile.vectors + tile.vectors < host.registers

@@ -34,7 +34,7 @@ def test_a_product_is_added_to_every_sum(host: Host) -> None:
     np.testing.assert_array_equal(values[2 * host.lanes :], start + 3 * 10)
 
 
-def test_a_product_is_added_where_the_sum_is() -> None:
+def test_a_product_is_accumulated_in_place() -> None:
     """On Arm a product is added to a register in place: with a sum elsewhere there would be a copy for each."""
     host = describe("neon")
     for text in (probes.peak(host, probes.chains(host)), probes.chain(host)):
@@ -66,7 +66,7 @@ def test_a_walk_reads_or_copies_every_number(host: Host) -> None:
     called("read", probes.walk("read", size, host), host, values, 1)
     np.testing.assert_array_equal(values[: 8 * host.lanes], numbers.reshape(-1, 8 * host.lanes).sum(0))
     called("copy", probes.walk("copy", size, host), host, numbers, 1)
-    np.testing.assert_array_equal(numbers[: 8 * host.lanes], 0)  # where sums are put, of nothing here
+    np.testing.assert_array_equal(numbers[: 8 * host.lanes], 0)  # the sums, empty here
     np.testing.assert_array_equal(
         numbers[8 * host.lanes : size // 8], (np.arange(size // 8, size // 4) % 7)[8 * host.lanes :]
     )

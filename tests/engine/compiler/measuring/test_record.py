@@ -77,7 +77,7 @@ def test_kernels_are_chosen_by_micro_architecture_and_nothing_is_measured(
     ("maker", "family", "model", "flags"),
     [("AuthenticAMD", 23, 1, "sse4_2 avx2 fma"), ("AuthenticAMD", 25, 17, "sse4_2 avx2 fma"), ("", 0, 0, "sse4_2")],
 )
-def test_a_processor_that_is_not_known_has_what_is_usual_of_its_level_and_its_own_caches(
+def test_an_unlisted_processor_has_the_defaults_of_its_level_and_its_own_caches(
     maker: str, family: int, model: int, flags: str, measured: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     processor(monkeypatch, maker, family, model, flags)
@@ -87,7 +87,7 @@ def test_a_processor_that_is_not_known_has_what_is_usual_of_its_level_and_its_ow
     assert found == dataclasses.replace(usual, memory=memory) and measured.count == 0
 
 
-def test_a_machine_that_was_calibrated_is_what_it_was_measured_to_be(measured: Measured, tmp_path: Path) -> None:
+def test_a_calibrated_machine_has_the_measured_rates(measured: Measured, tmp_path: Path) -> None:
     rates = record.rates_of(detect(), tmp_path, again=True)
     assert measured.count == 1
     found, ahead = record.this_host(Options(cache=tmp_path)), record.this_host(Options(cache=None)).memory
@@ -131,14 +131,14 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_a_calibration_that_is_not_to_be_believed_is_none(damage: str, measured: Measured, tmp_path: Path) -> None:
+def test_an_implausible_calibration_is_ignored(damage: str, measured: Measured, tmp_path: Path) -> None:
     record.rates_of(detect(), tmp_path, again=True)
     (path,) = tmp_path.iterdir()
     DAMAGE[damage](path)
     assert record.this_host(Options(cache=tmp_path)) == record.this_host(Options(cache=None))
 
 
-def test_a_folder_that_cannot_be_written_is_no_error(measured: Measured, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_ignored(measured: Measured, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert record.rates_of(detect(), tmp_path / "file", again=True).products == measured.result.products
     assert record.this_host(Options(cache=tmp_path / "file")) == record.this_host(Options(cache=None))
@@ -154,7 +154,7 @@ def test_this_machine_can_be_measured() -> None:
     assert found.products > found.chained and min(found.second, found.last, found.memory, found.memory_shared) > 1e6
 
 
-def test_a_description_says_what_was_measured_and_what_it_means(measured: Measured, tmp_path: Path) -> None:
+def test_a_description_has_the_rates_and_the_cost_parameters(measured: Measured, tmp_path: Path) -> None:
     told = engine.describe_host(tmp_path)
     assert told["measured"]["memory_bytes_per_s"] == 30e9 and told["lanes"] == detect().lanes
     assert json.loads(json.dumps(told)) == told

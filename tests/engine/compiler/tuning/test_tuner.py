@@ -113,7 +113,7 @@ def test_every_candidate_computes_the_same(name: str, winner: int, fake: type[Fa
     np.testing.assert_allclose(found.run(inputs)[0], expected, rtol=1e-3, atol=1e-4)
 
 
-def test_later_compiles_take_what_was_found_fastest_of_other_networks_too(tmp_path: Path, fake: type[Fake]) -> None:
+def test_later_compilations_of_other_networks_reuse_the_fastest_kernel(tmp_path: Path, fake: type[Fake]) -> None:
     fake.winner = 1
     first = (session(convolution(), tmp_path).prepare(tune=True) or {})["tuned"]["conv"]
     assert first["kernel"] != first["first"]
@@ -132,7 +132,7 @@ def test_tuning_again_measures_again(tmp_path: Path, fake: type[Fake]) -> None:
     assert len(fake.offered) == 2
 
 
-def test_without_tuning_nothing_is_measured_or_told(tmp_path: Path, fake: type[Fake]) -> None:
+def test_without_tuning_nothing_is_measured_or_reported(tmp_path: Path, fake: type[Fake]) -> None:
     assert (session(convolution(), tmp_path).prepare() or {})["tuned"] == {}
     assert not fake.offered and not list(tmp_path.glob(f"*{notes.SUFFIX}"))
 
@@ -150,7 +150,7 @@ def test_without_tuning_nothing_is_measured_or_told(tmp_path: Path, fake: type[F
         b'{"kernel": 3, "time_us": "x", "first": "x", "first_us": 2}',
     ],
 )
-def test_a_note_that_says_nothing_of_use_is_as_good_as_none(content: bytes, tmp_path: Path, fake: type[Fake]) -> None:
+def test_an_unusable_note_is_ignored(content: bytes, tmp_path: Path, fake: type[Fake]) -> None:
     fake.winner = 1
     session(convolution(), tmp_path).prepare(tune=True)
     (note,) = tmp_path.glob(f"*{notes.SUFFIX}")
@@ -162,7 +162,7 @@ def test_a_note_that_says_nothing_of_use_is_as_good_as_none(content: bytes, tmp_
     )
 
 
-def test_what_saves_little_or_leaves_threads_idle_is_not_taken() -> None:
+def test_a_kernel_that_saves_little_or_leaves_threads_idle_is_not_selected() -> None:
     kernels = [kernel(4, 7), kernel(2, 14), kernel(28, 1)]
     assert tuner._verdict(kernels, [1.0, 0.98, 2.0]).kernel == tuner.variant(kernels[0])
     assert tuner._verdict(kernels, [1.0, 0.9, float("inf")]).kernel == tuner.variant(kernels[1])
@@ -175,18 +175,18 @@ def kernel(rows: int, columns: int) -> Conv:
     return pointwise(describe("avx2"), (28, 28), (16, 16), ConvTile(rows, columns, 1))
 
 
-def test_kernels_of_one_geometry_have_one_note_whatever_was_chosen_for_them() -> None:
+def test_kernels_of_the_same_geometry_share_a_note() -> None:
     one, other = kernel(4, 7), kernel(2, 14)
     assert tuner.geometry(one) == tuner.geometry(other)
     assert tuner.variant(one) != tuner.variant(other)
 
 
-def test_the_best_of_a_ranking_is_what_is_chosen_without_one() -> None:
+def test_the_first_of_a_ranking_is_the_default_choice() -> None:
     host = kernel(1, 1).host
     (best,), three = rank_tiles(host, 28, 28, 64), rank_tiles(host, 28, 28, 64, count=3)
     assert three[0] == best and len(set(three)) == 3
 
 
-def test_a_real_stopwatch_finds_what_kernels_take(tmp_path: Path) -> None:
+def test_a_real_stopwatch_measures_kernels(tmp_path: Path) -> None:
     (tuned,) = (session(convolution(), tmp_path).prepare(tune=True) or {})["tuned"].values()
     assert 0 < tuned["time_us"] < 1e6 and 0 < tuned["first_us"] < 1e6

@@ -108,7 +108,7 @@ def test_more_outputs_than_there_are_is_refused() -> None:
         ([tensor(9, 9, 9)], ["output"]),
     ],
 )
-def test_outputs_are_told_apart_by_their_annotations(outputs: list[TensorSpec | None], order: list[str]) -> None:
+def test_outputs_are_distinguished_by_their_annotations(outputs: list[TensorSpec | None], order: list[str]) -> None:
     named = dict(zip(("output", "h", "c"), network("nn.LSTM", [None] * 3).forward([filled(X)]), strict=True))
     found = network("nn.LSTM", outputs).forward([filled(X)])
     for each, name in zip(found if isinstance(found, tuple) else [found], order, strict=True):

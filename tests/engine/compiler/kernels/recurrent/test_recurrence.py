@@ -251,7 +251,7 @@ def test_groups_of_a_step_may_be_shared(
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_steps_are_shared_where_few_rows_read_more_than_a_core_has_near(machine: str) -> None:
+def test_steps_are_shared_if_few_rows_read_more_than_the_caches_of_a_core_hold(machine: str) -> None:
     host = MACHINES[machine]
     near = int(SHARED_SIZE * host.memory.second_bytes)
     assert not is_shared(host, weight_bytes=near, batch=1)
@@ -280,7 +280,7 @@ def test_the_inputs_product_may_be_made_ahead(level: str, cell: CellKind, ahead:
     computed_ahead(level, replace(case, steps=8, backward=(True,)), ahead, Blocking(1, 1, 1), at_end=True)
 
 
-def test_it_is_where_registers_hold_both_and_weights_come_from_far() -> None:
+def test_interleaving_needs_registers_for_both_and_weights_from_far() -> None:
     wide, narrow = describe("avx512"), describe("avx2")
 
     def found(host: Host, **changed: int) -> tuple[Blocking, Ahead] | None:
@@ -295,9 +295,7 @@ def test_it_is_where_registers_hold_both_and_weights_come_from_far() -> None:
 
 @pytest.mark.parametrize("machine", ["Zen 5", "Emerald Rapids"])
 @pytest.mark.parametrize(("gates", "vectors"), [(4, 1), (3, 2)])
-def test_rows_share_a_panel_that_stays_near_where_a_core_multiplies_faster_than_weights_come(
-    machine: str, gates: int, vectors: int
-) -> None:
+def test_rows_share_a_cached_panel_if_the_core_outpaces_its_loads(machine: str, gates: int, vectors: int) -> None:
     host = MACHINES[machine]
     found = choose_blocking(host, gates=gates, units=128, taps=128, batch=8)
     assert found == Blocking(vectors, 4, 1)
@@ -305,7 +303,7 @@ def test_rows_share_a_panel_that_stays_near_where_a_core_multiplies_faster_than_
 
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf, 1e30, -1e30])
-def test_what_is_not_finite_ends_where_the_formulas_have_it(cell: CellKind, number: float) -> None:
+def test_non_finite_values_propagate_as_in_the_formulas(cell: CellKind, number: float) -> None:
     case = Case(cell=cell, units=19, batch=2)
     gates = numbers(1, 5, 2, GATES[cell] * 19)
     gates[0, 2, 1, ::5] = number

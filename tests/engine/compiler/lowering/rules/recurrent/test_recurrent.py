@@ -134,7 +134,7 @@ def test_large_networks_agree_too(type: str, steps: int) -> None:
 
 
 @pytest.mark.parametrize("order", ["y", "h", "h c", "c h y", "y c"])
-def test_unused_results_are_not_made(order: str) -> None:
+def test_unused_results_are_not_computed(order: str) -> None:
     shapes = {"y": (5, 2, 8), "h": (2, 2, 4), "c": (2, 2, 9)}
     layer = network("nn.LSTM", 3, 9, ways=2, proj_size=4, outputs=order)
     annotated = {f"_{name}": shapes[name] for name in order.split()}
@@ -222,7 +222,7 @@ def test_an_onnx_network_may_have_a_relu() -> None:
         ("GRU", {}, "there is no kernel for a reset before the product"),
     ],
 )
-def test_what_has_no_kernel_is_left_to_the_reference(type: str, given: dict[str, Any], why: str) -> None:
+def test_layers_without_a_kernel_are_left_to_the_reference(type: str, given: dict[str, Any], why: str) -> None:
     net = onnx(type, (7, 3, 5), 9, {"y": (7, 1, 3, 9)}, **given)
     with pytest.raises(CompileError) as caught:
         Session(net, backend="compiled", cache=None).run([numbers(0, 7, 3, 5)])
