@@ -139,7 +139,7 @@ def test_shapes_inferred_by_a_user_layer_count() -> None:
 
             @registry.register("test.Stretch")
             class Stretch(engine.Layer):
-                """Repeats; what it infers is in no parameter."""
+                """Repetition whose inferred shape depends on no parameter."""
 
                 def infer(self, x: TensorSpec, factor: int = factor) -> TensorSpec:
                     return TensorSpec((*x.shape[:-1], (x.shape[-1] or 0) * factor), x.dtype)

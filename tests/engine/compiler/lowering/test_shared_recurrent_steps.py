@@ -20,7 +20,7 @@ TYPES = ("nn.LSTM", "nn.GRU", "nn.RNN")
 
 @pytest.fixture
 def shared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a machine whose caches hold next to nothing, so that small layers are shared."""
+    """Pretend that caches are tiny, so that small layers are shared."""
     monkeypatch.setattr("engine.compiler.kernels.recurrent.blocking.SHARED_SIZE", 0.0)
     monkeypatch.setattr("engine.compiler.kernels.recurrent.blocking.GROUP_SHARE", 1e-3)
 

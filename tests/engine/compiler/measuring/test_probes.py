@@ -35,7 +35,7 @@ def test_a_product_is_added_to_every_sum(host: Host) -> None:
 
 
 def test_a_product_is_accumulated_in_place() -> None:
-    """On Arm a product is added to a register in place: with a sum elsewhere there would be a copy for each."""
+    """Arm accumulates products in place; a sum in another register would need a copy each."""
     host = describe("neon")
     for text in (probes.peak(host, probes.chains(host)), probes.chain(host)):
         loop = object_code.assembly(text, host).partition(".LBB0_2:")[2].partition("b.lt")[0]

@@ -171,7 +171,7 @@ def test_a_kernel_that_saves_little_or_leaves_threads_idle_is_not_selected() -> 
 
 
 def kernel(rows: int, columns: int) -> Conv:
-    """A direct convolution of 28 x 28 pixels."""
+    """Return a direct convolution of 28 x 28 pixels."""
     return pointwise(describe("avx2"), (28, 28), (16, 16), ConvTile(rows, columns, 1))
 
 

@@ -104,7 +104,7 @@ def weights_of(case: Case) -> CellWeights:
 def computed(
     level: str, case: Case, gates: Array, initial: list[Array], blocking: Blocking | None, at_end: bool
 ) -> tuple[Array, list[Array]]:
-    """The kernel's sequence (steps, directions, batch, width) and last states (directions, batch, width)."""
+    """Return the kernel's sequence (steps, directions, batch, width) and last states (directions, batch, width)."""
     host, count = describe(level), len(case.backward)
     blocking = blocking or choose_blocking(
         host, gates=GATES[case.cell], units=case.units, taps=case.width, batch=case.batch
@@ -147,7 +147,7 @@ def computed(
 
 
 def computed_ahead(level: str, case: Case, ahead: Ahead, blocking: Blocking, at_end: bool) -> None:
-    """Hold the answer of a kernel that makes the input's product itself against the formulas."""
+    """Compare a kernel that computes its own input projection with the formulas."""
     host, count, x = describe(level), len(case.backward), numbers(case.steps, 1, ahead.width)
     rows = GATES[case.cell] * case.units
     input, bias = numbers(rows, ahead.width, scale=ahead.width**-0.5), numbers(rows)
@@ -192,7 +192,7 @@ def computed_ahead(level: str, case: Case, ahead: Ahead, blocking: Blocking, at_
 
 
 def check(level: str, case: Case, blocking: Blocking | None = None, *, at_end: bool = True) -> None:
-    """Hold the kernel's answer against the formulas."""
+    """Compare the kernel with the formulas."""
     gates = [numbers(case.steps, case.batch, GATES[case.cell] * case.units) for _ in case.backward]
     initial = [numbers(len(case.backward), case.batch, width) for width in case.states]
     found, finals = computed(level, case, np.stack(gates), initial, blocking, at_end)

@@ -55,7 +55,7 @@ def graph(*operators: Operator, results: str, **shapes: tuple[int, ...]) -> Runt
 
 
 def check_threads(net: RuntimeGraph, x: Array) -> None:
-    """Hold many runs on several threads against each other and against one thread, to the bit."""
+    """Require bit-identical results of many runs on several threads and on one thread."""
 
     def run(threads: int) -> list[Array]:
         session = Session(net, backend="compiled", cache=None, threads=threads)
