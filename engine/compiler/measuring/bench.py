@@ -48,7 +48,7 @@ def measure(host: Host, caches: Caches | None = None, seconds: float = _SECONDS)
     best["memory"] = max(best["memory"], best["memory_shared"])  # one core alone gets at least as much
     # All cores together get at least as much as one alone; a smaller figure was disturbed.
     best["memory_shared"] = max(best["memory_shared"], best["memory"] / threads)
-    return Rates(caches=caches, threads=threads, fetched=(), stranded=(), **best)
+    return Rates(caches=caches, threads=threads, fetched=(), streamed=(), **best)
 
 
 class _Bench:

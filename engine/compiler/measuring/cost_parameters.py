@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from engine.compiler.codegen.host import Host, Memory
-from engine.compiler.measuring.rates import DISTANCES, STRANDS, Rates
+from engine.compiler.measuring.rates import DISTANCES, STREAMS, Rates
 
 # Cost of a byte of the last level that is hidden, because kernels prefetch and compute meanwhile.
 _HIDDEN: Final = 0.04
@@ -59,7 +59,7 @@ def host_from_rates(host: Host, rates: Rates) -> Host:
             ahead_bytes=_ahead(rates.fetched, _AS_FAST) or known.ahead_bytes,
             streams=_streams(rates),
             # A kernel that reads several streams has no other latency to hide.
-            stream_ahead_bytes=_ahead(rates.stranded, 1.0) or known.stream_ahead_bytes,
+            stream_ahead_bytes=_ahead(rates.streamed, 1.0) or known.stream_ahead_bytes,
             repeat_cost=_felt(_cost(rates, rates.second, 0.03)),
             stream_cost=_felt(last),
             memory_cost=_UNFORESEEN * memory,
@@ -84,7 +84,7 @@ def _ahead(fetched: Sequence[float], share: float) -> int | None:
 
 def _streams(rates: Rates) -> int:
     """Return the number of places at which weights that are used once are read in turn."""
-    return STRANDS if max(rates.stranded, default=0.0) > _CLEARLY * max(rates.fetched, default=0.0) else 1
+    return STREAMS if max(rates.streamed, default=0.0) > _CLEARLY * max(rates.fetched, default=0.0) else 1
 
 
 def _cost(rates: Rates, bytes_a_second: float, near: float) -> float:

@@ -23,7 +23,7 @@ def _rates(
     repeats: float,
     sizes: Caches,
     fetched: tuple[float, ...] = (),
-    stranded: tuple[float, ...] = (),
+    streamed: tuple[float, ...] = (),
     **speeds: float,
 ) -> Rates:
     return Rates(
@@ -33,7 +33,7 @@ def _rates(
         chained=clock / latency,
         repeats=clock * repeats,
         fetched=tuple(speed * 1e9 for speed in fetched),
-        stranded=tuple(speed * 1e9 for speed in stranded),
+        streamed=tuple(speed * 1e9 for speed in streamed),
         **{name: speed * 1e9 for name, speed in speeds.items()},
     )
 
@@ -42,7 +42,7 @@ RATES: Final[dict[str, tuple[str, Rates]]] = {
     "Zen 3": ("avx2", _rates(
         3.06e9, a_cycle=2, latency=4, repeats=1.93, sizes=Caches(64, 32 * KIB, MIB // 2, 32 * MIB),
         second=95, last=69, memory=15.1, memory_shared=10.5,
-        fetched=(14.8, 14.7, 13.6, 14.3, 15.6), stranded=(20.6, 20.5, 18.2, 18.2, 17.1),
+        fetched=(14.8, 14.7, 13.6, 14.3, 15.6), streamed=(20.6, 20.5, 18.2, 18.2, 17.1),
     )),
     "Zen 4": ("avx512", _rates(
         3.66e9, a_cycle=1, latency=4, repeats=1.82, sizes=Caches(64, 32 * KIB, MIB, 32 * MIB),

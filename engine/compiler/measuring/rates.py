@@ -11,7 +11,7 @@ NAMES: Final = ("products", "chained", "repeats", "second", "last", "memory", "m
 """Rates that every machine has."""
 DISTANCES: Final = (256, 512, 1024, 2048, 4096)
 """Prefetch distances, in bytes."""
-STRANDS: Final = 4
+STREAMS: Final = 4
 """Number of places at which memory is read in turn."""
 
 
@@ -28,7 +28,7 @@ class Rates:
         second, last, memory: bytes read from the second-level cache, the last-level cache and memory.
         memory_shared: bytes read from memory when all cores read at once.
         fetched: bytes from memory by a row times a matrix, for each prefetch distance in DISTANCES; or empty.
-        stranded: the same when every panel of the matrix is read in STRANDS places in turn.
+        streamed: the same when every panel of the matrix is read in STREAMS places in turn.
     """
 
     caches: Caches
@@ -41,4 +41,4 @@ class Rates:
     memory: float
     memory_shared: float
     fetched: tuple[float, ...] = ()
-    stranded: tuple[float, ...] = ()
+    streamed: tuple[float, ...] = ()

@@ -44,7 +44,7 @@ def host_by(place: Path | None) -> Host:
     host, caches = detect(), find_caches()
     rates, known = _kept(host, place, caches), known_rates(host)
     if known is not None:  # a calibration does not include prefetch distances
-        rates = replace(rates or known, caches=caches, fetched=known.fetched, stranded=known.stranded)
+        rates = replace(rates or known, caches=caches, fetched=known.fetched, streamed=known.streamed)
     return _with_caches(host, caches) if rates is None else host_from_rates(host, rates)
 
 
@@ -117,4 +117,4 @@ def _rates(found: Mapping[str, Any], caches: Caches) -> Rates:
     least, most = _BELIEVABLE
     if not all(least <= each <= most for each in numbers.values()):
         raise ValueError("implausible rate")
-    return Rates(caches=caches, threads=int(found["threads"]), fetched=(), stranded=(), **numbers)
+    return Rates(caches=caches, threads=int(found["threads"]), fetched=(), streamed=(), **numbers)

@@ -91,7 +91,7 @@ def test_weights_are_fetched_as_far_ahead_as_memory_is_fast(fetched: tuple[float
 
 
 @pytest.mark.parametrize(
-    ("fetched", "stranded", "streams", "ahead"),
+    ("fetched", "streamed", "streams", "ahead"),
     [
         ((14.8, 14.7, 13.6, 14.3, 15.6), (20.6, 20.5, 18.2, 18.2, 17.1), 4, 256),
         ((30.0, 30.0, 30.0, 30.0, 30.0), (30.0, 31.0, 30.0, 31.0, 31.0), 1, 4096),
@@ -100,9 +100,9 @@ def test_weights_are_fetched_as_far_ahead_as_memory_is_fast(fetched: tuple[float
     ],
 )
 def test_memory_is_read_in_several_streams_if_that_is_clearly_faster(
-    fetched: tuple[float, ...], stranded: tuple[float, ...], streams: int, ahead: int
+    fetched: tuple[float, ...], streamed: tuple[float, ...], streams: int, ahead: int
 ) -> None:
-    speeds = {"fetched": fetched, "stranded": stranded}
+    speeds = {"fetched": fetched, "streamed": streamed}
     found = rates(**{name: tuple(1e9 * each for each in speed) for name, speed in speeds.items()})
     memory = host_from_rates(describe("avx512"), found).memory
     assert (memory.streams, memory.stream_ahead_bytes) == (streams, ahead)
