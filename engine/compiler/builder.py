@@ -12,7 +12,7 @@ from functools import partial
 
 from engine.cancellation import Progress, cancellable_progress, silent
 from engine.compile_metrics import METER
-from engine.compiler.bundling.carried import Carried
+from engine.compiler.bundling.programs import BundledPrograms
 from engine.compiler.cache.cache import Cache
 from engine.compiler.cache.fingerprint import graph_digest, program_key
 from engine.compiler.cache.notes import read_note, write_note
@@ -62,7 +62,7 @@ class Builder:
     def __init__(
         self, graph: RuntimeGraph, options: Options, host: Host | None = None, compiles: CompileSubgraph | None = None
     ) -> None:
-        self.carried = None if graph.bundle is None else Carried(graph, graph.bundle, options)
+        self.carried = None if graph.bundle is None else BundledPrograms(graph, graph.bundle, options)
         self.gap: str | None = None
         self._own = host or this_host(options)
         self.host = self.carried.host if self.carried and host is None else self._own

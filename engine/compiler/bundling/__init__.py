@@ -1,1 +1,1 @@
-"""Bundles for the compiler: host and engine check (admission), programs (carried), creation (writing)."""
+"""Bundles for the compiler: host and engine check (admission), programs, writing."""

@@ -29,7 +29,7 @@ def graph_digest(graph: RuntimeGraph) -> bytes:
     return state.digest()
 
 
-def carried_digest(graph: RuntimeGraph, place_of: Callable[[Array], str | None]) -> bytes:
+def bundled_digest(graph: RuntimeGraph, place_of: Callable[[Array], str | None]) -> bytes:
     """Return the hash of a bundled graph, using the stored hash of its weights file instead of hashing the weights.
 
     Args:
@@ -51,7 +51,7 @@ def program_key(
     """Return the key of a graph compiled for inputs of these shapes.
 
     Args:
-        digest: of the graph, by ``graph_digest`` or ``carried_digest``.
+        digest: of the graph, by ``graph_digest`` or ``bundled_digest``.
         options: everything else that the code depends on.
         generator: the compiler; None for this engine with the installed LLVM.
     """
