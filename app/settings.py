@@ -269,7 +269,7 @@ class Settings(
     AccessSettings,
     ObservabilitySettings,
 ):
-    """All sections in one immutable object, made by ``Settings()`` or ``Settings.from_env()``."""
+    """Immutable settings of all sections, created by ``Settings()`` or ``Settings.from_env()``."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

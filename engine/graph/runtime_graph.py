@@ -171,12 +171,12 @@ class RuntimeGraph:
 
     @property
     def operators(self) -> tuple[RuntimeOperator, ...]:
-        """All operators in execution order."""
+        """Operators in execution order."""
         return self._complete.operators
 
     @property
     def operands(self) -> Mapping[str, RuntimeOperand]:
-        """All operands by name."""
+        """Operands by name."""
         return self._complete.operands
 
     @property

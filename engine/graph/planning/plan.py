@@ -32,7 +32,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """All steps of a run; immutable, shared by every thread that runs the graph.
+    """Steps of a run; immutable, shared by every thread that runs the graph.
 
     Args:
         slots: size of a run's value table.

@@ -129,7 +129,7 @@ class Use:
 
     @property
     def operands(self) -> tuple[Operand, ...]:
-        """All operands."""
+        """Named operands, then the others."""
         return (*self.named.values(), *self.others)
 
     @property
