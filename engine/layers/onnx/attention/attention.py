@@ -68,7 +68,7 @@ class OnnxAttention(Layer):
         others = (attn_mask, past_key, past_value, nonpad_kv_seqlen)
         q_spec, k_spec, v_spec = self._told((query, key, value))
         specs = self._specs(q_spec, k_spec, v_spec, [None if each is None else spec_of(each) for each in others])
-        mask, past, lengths = self._told_apart(others)
+        mask, past, lengths = self._identified(others)
         q = _by_heads(widened(query), self.q_num_heads)
         k, v = (_by_heads(widened(x), self.kv_num_heads) for x in (key, value))
         if past:
@@ -110,14 +110,14 @@ class OnnxAttention(Layer):
         stages.append(weights)
         return weights @ values, stages[self.qk_matmul_output_mode]
 
-    def _told_apart(self, others: Sequence[Any]) -> tuple[Any, Any, Any]:
+    def _identified(self, others: Sequence[Any]) -> tuple[Any, Any, Any]:
         """Return the mask, the cached keys and values, and the lengths of padded keys."""
         given = [each for each in others if each is not None]
         if self.annotations.are_named:
             mask, past_key, past_value, lengths = others
             past = tuple(each for each in (past_key, past_value) if each is not None)
         else:
-            mask, past, lengths = _by_looks(given)
+            mask, past, lengths = _by_spec(given)
         if past and lengths is not None:
             found = f"{3 + len(given)} operands"
             raise ShapeError("lengths of padded keys beside keys of earlier steps", found=found, expected="one of them")
@@ -133,7 +133,7 @@ class OnnxAttention(Layer):
             tensor(each, "operand", FLOATING)
         q = _head_shape(query, self.q_num_heads)
         k, v = (_head_shape(each, self.kv_num_heads) for each in (key, value))
-        mask, past, lengths = self._told_apart(others)
+        mask, past, lengths = self._identified(others)
         for name, shape in (("key", k), ("value", v)):
             check_fits(shape[0] == 1 or may_equal(shape[0], q[0]), name, shape, f"a batch of {q[0]}")
         for old, new in zip(past, (k, v), strict=False):
@@ -159,7 +159,7 @@ class OnnxAttention(Layer):
         return [TensorSpec(shape, query.dtype) for shape in shapes]
 
 
-def _by_looks(others: Sequence[Any]) -> tuple[Any, Any, Any]:
+def _by_spec(others: Sequence[Any]) -> tuple[Any, Any, Any]:
     """Identify operands by rank and dtype, because pnnx's converter omits optional ones without a trace.
 
     Returns:

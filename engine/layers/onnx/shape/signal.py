@@ -47,7 +47,7 @@ class DFT(Layer):
     def infer(self, input: TensorSpec, dft_length: Any = None, axis: Any = None) -> TensorSpec:
         spec = tensor(input, "input", FLOATING)
         check_fits(spec.rank > 1 and spec.shape[-1] in (1, 2, None), "input", spec.shape, "a last axis of 1 or 2")
-        length, place = self.told(spec, dft_length, axis)
+        length, place = self.length_and_axis(spec, dft_length, axis)
         is_real = self.inverse and self.onesided
         shape = (None,) * spec.rank if place is None else replaced(spec.shape, place, self._count(length))
         return TensorSpec((*shape[:-1], 1 if is_real else 2), spec.dtype)
@@ -55,7 +55,7 @@ class DFT(Layer):
     def forward(self, input: Array, dft_length: Any = None, axis: Any = None) -> Array:
         spec = TensorSpec(input.shape, input.dtype)
         self.infer(spec, dft_length, axis)
-        length, place = self.told(spec, dft_length, axis)
+        length, place = self.length_and_axis(spec, dft_length, axis)
         if length is None or place is None:
             raise ShapeError("the length or the axis is missing")
         check_size(replaced(input.shape, place, length), np.dtype(np.complex128))
@@ -73,7 +73,7 @@ class DFT(Layer):
             return length
         return length // 2 + 1
 
-    def told(self, spec: TensorSpec, dft_length: Any, axis: Any) -> tuple[Dim, int | None]:
+    def length_and_axis(self, spec: TensorSpec, dft_length: Any, axis: Any) -> tuple[Dim, int | None]:
         """Return the length of the transform and its axis; None if known only at run time."""
         first = None if dft_length is None else whole_number(dft_length, "dft_length")
         given = None if axis is None else whole_number(axis, "axis")
@@ -130,7 +130,7 @@ class STFT(Layer):
     def infer(self, signal: TensorSpec, frame_step: Any, window: Any = None, frame_length: Any = None) -> TensorSpec:
         spec = tensor(signal, "signal", FLOATING)
         check_fits(spec.rank == 3 and spec.shape[2] in (1, 2, None), "signal", spec.shape, "[B, L, 1 or 2]")
-        window, frame_length = self.told_apart(window, frame_length)
+        window, frame_length = self.window_and_length(window, frame_length)
         step = whole_number(frame_step, "frame_step")
         length = window.shape[0] if isinstance(window, (TensorSpec, np.ndarray)) else whole_number(frame_length, "")
         if step is None or length is None or spec.shape[1] is None:
@@ -142,7 +142,7 @@ class STFT(Layer):
         return TensorSpec((spec.shape[0], (spec.shape[1] - length) // step + 1, bins, 2), spec.dtype)
 
     def forward(self, signal: Array, frame_step: Any, window: Any = None, frame_length: Any = None) -> Array:
-        window, frame_length = self.told_apart(window, frame_length)
+        window, frame_length = self.window_and_length(window, frame_length)
         spec = self.infer(TensorSpec(signal.shape, signal.dtype), frame_step, window, frame_length)
         step = needed(whole_number(frame_step, "frame_step"), "frame_step")
         length = len(window) if window is not None else needed(whole_number(frame_length, "frame_length"), "")
@@ -153,7 +153,7 @@ class STFT(Layer):
         y = np.fft.fft(frames, axis=-1)
         return _parts(y[..., : spec.shape[2]], signal.dtype)
 
-    def told_apart(self, window: Any, frame_length: Any) -> tuple[Any, Any]:
+    def window_and_length(self, window: Any, frame_length: Any) -> tuple[Any, Any]:
         """Return window and frame length; if operands are unnamed, a lone integer is the length."""
         if window is None and frame_length is None:
             raise ShapeError("neither window nor frame_length is given")

@@ -294,7 +294,7 @@ class Resize(Layer):
         """Return regions, scales and sizes; None if they are known only at run time."""
         count = len(self._named(rank))
         given = [None if _is_empty(each) else _as_known(each) for each in (roi, scales, sizes)]
-        roi, scales, sizes = given if self.annotations.are_named else _by_looks(count, given)
+        roi, scales, sizes = given if self.annotations.are_named else _by_spec(count, given)
         if isinstance(scales, TensorSpec) or isinstance(sizes, TensorSpec) or isinstance(roi, TensorSpec):
             return None
         factors = _numbers(scales) or None
@@ -366,7 +366,7 @@ def _is_empty(value: object) -> bool:
     return isinstance(value, (np.ndarray, TensorSpec)) and value.shape == (0,)
 
 
-def _by_looks(count: int, given: Sequence[Any]) -> tuple[Any, Any, Any]:
+def _by_spec(count: int, given: Sequence[Any]) -> tuple[Any, Any, Any]:
     """Identify regions, scales and sizes of unnamed operands by dtype and length; parameters have names."""
     names = ("roi", "scales", "sizes")
     found = {name: each for name, each in zip(names, given, strict=True) if isinstance(each, (tuple, list))}

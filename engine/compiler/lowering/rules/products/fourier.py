@@ -103,7 +103,7 @@ def lower_dft(context: Context) -> Lowered:
     given = [context.argument(index) for index in (1, 2)]
     if any(isinstance(each, View) for each in given):
         raise NotLoweredError("its length or axis is known only at run time")
-    length, axis = layer.told(TensorSpec(x.shape, FLOAT32), *given)
+    length, axis = layer.length_and_axis(TensorSpec(x.shape, FLOAT32), *given)
     if length is None or axis is None:
         raise NotLoweredError("its length or axis is known only at run time")
     moved = derived(x, x.meta.moveaxis(axis, -2))
@@ -125,7 +125,7 @@ def lower_stft(context: Context) -> Lowered:
     others: list[Any] = [context.argument(index) for index in (1, 2, 3)]
     if any(isinstance(each, View) for each in others):
         raise NotLoweredError("its window or step is known only at run time")
-    window, frame_length = layer.told_apart(*others[1:])
+    window, frame_length = layer.window_and_length(*others[1:])
     batch, count, bins, _ = context.result_spec.sizes
     size, parts = len(window) if window is not None else int(np.reshape(frame_length, ())), x.shape[2]
     units = _units(size, parts, 2 * bins, batch * count)

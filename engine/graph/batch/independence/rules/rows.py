@@ -116,7 +116,7 @@ def transform(use: Use) -> Value:
     """Follow a transform along an axis; the last axis holds real and imaginary parts."""
     use.only("input")
     given = [use[name].constant("axes") if use[name].is_given else None for name in ("dft_length", "axis")]
-    _, axis = use.layer.told(use["input"].spec, *given)  # type: ignore[attr-defined]
+    _, axis = use.layer.length_and_axis(use["input"].spec, *given)  # type: ignore[attr-defined]
     if axis is None:
         raise MixesError("works along an axis that is unknown before a run")
     return kept(use.batch("input"), (axis, use["input"].rank - 1), "works along")
