@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
-from engine.layers.onnx.control.control import alike
+from engine.layers.onnx.control.control import common_spec
 from engine.onnx.translation.node import Node, Part
 from engine.onnx.translation.registry import translates
 from engine.onnx.translation.value import Value
@@ -39,7 +39,7 @@ def branch(node: Node) -> list[Value]:
     if not parts:
         raise last
     results = [part.results for part in parts.values()]
-    known = [alike(a, b) for a, b in zip(*results, strict=False)] if len(results) > 1 else []
+    known = [common_spec(a, b) for a, b in zip(*results, strict=False)] if len(results) > 1 else []
     return node.builder.add(
         "onnx.If",
         node.name,
@@ -180,7 +180,7 @@ def _open(value: Value) -> object:
 
 
 def _same_kind(state: Value, after: object) -> object:
-    known = alike(_open(state), after)
+    known = common_spec(_open(state), after)
     return known if known is not UNKNOWN else UNKNOWN
 
 

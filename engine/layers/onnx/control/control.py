@@ -131,7 +131,7 @@ class If(WithSubgraphs):
         found = [each for value in (True, False) if (each := self._branch_specs(value, captured)) is not None]
         if not found:
             return UNKNOWN if self.count == 1 else (UNKNOWN,) * self.count
-        return self.results([alike(a, b) for a, b in zip(found[0], found[-1], strict=False)])
+        return self.results([common_spec(a, b) for a, b in zip(found[0], found[-1], strict=False)])
 
     def _branch_specs(self, value: bool, captured: Sequence[Any]) -> Sequence[Any] | None:
         """Return the specs of a branch's results; None if it refuses these operands, an error only if it is taken."""
@@ -209,7 +209,7 @@ class Loop(Stacking):
             _, *results = self.subgraph("body").infer(given)
             if len(results) < self.states:
                 raise ShapeError("the subgraph has too few results", found=len(results), expected=self.states)
-            after = [alike(a, _blurred(b)) for a, b in zip(known, results, strict=False)]
+            after = [common_spec(a, _blurred(b)) for a, b in zip(known, results, strict=False)]
             if after == known:
                 return after, results[self.states :]
             known = after
@@ -272,7 +272,7 @@ class Scan(Stacking):
         slices = self.slices(scanned, axes)
         known = [_blurred(each) for each in states]
         results = self.subgraph("body").infer([*known, *slices, *captured])
-        after = [alike(a, _blurred(b)) for a, b in zip(known, results[: self.states], strict=True)]
+        after = [common_spec(a, _blurred(b)) for a, b in zip(known, results[: self.states], strict=True)]
         length = next((each for each in lengths if each is not None), None)
         return self.results([*after, *(self._whole(k, each, length) for k, each in enumerate(results[self.states :]))])
 
@@ -433,7 +433,7 @@ def _blurred(value: Any) -> Any:
     return TensorSpec((), np.asarray(value.__class__()).dtype) if isinstance(value, (bool, int, float)) else UNKNOWN
 
 
-def alike(a: Any, b: Any) -> Any:
+def common_spec(a: Any, b: Any) -> Any:
     """Return the common spec of two values: sizes that differ become unknown."""
     if not isinstance(a, TensorSpec) or not isinstance(b, TensorSpec) or (a.rank, a.dtype) != (b.rank, b.dtype):
         return UNKNOWN
