@@ -105,7 +105,7 @@ def test_a_server_with_keys_is_asked_with_one(window: Browser, tmp_path: Path) -
         child.terminate()
         child.wait(PATIENCE_S)
         window.one(".pulse.lost")
-        assert window.one("main [role=alert]", "away") and window.all(".model")
+        assert window.one("main [role=alert]", "Disconnected") and window.all(".model")
         with serving(tmp_path, backend="reference", keys="metadata: key-0123456789abcdef", port=port):
             window.one(".pulse.live")
             window.wait(lambda: not window.all("main [role=alert]"), "the server back")

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 def test_a_profile_tells_the_time_of_every_kernel_on_the_graph_and_in_a_table(browser: Browser) -> None:
     browser.go("profile/digits")
     browser.one(".tiles", "FLOP/s")
-    assert len(browser.all(".kernels tbody tr")) > 5 and browser.one(".node .heat") and browser.all(".schedulers .span")
+    assert len(browser.all(".kernels tbody tr")) > 5 and browser.one(".node .heat") and browser.all(".lanes .span")
     browser.click(".kernels .link", "convbn2d_1")
     browser.one(".kernels tr.picked")
     browser.one(".node.selected")
@@ -28,14 +28,14 @@ def test_a_timeline_is_walked_through_by_keys_zoomed_and_read_as_a_table(browser
     from selenium.webdriver.common.keys import Keys
 
     browser.go("profile/digits")
-    browser.one(".schedulers .span")
-    schedulers = browser.one(".schedulers")
-    schedulers.send_keys(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
+    browser.one(".lanes .span")
+    lanes = browser.one(".lanes")
+    lanes.send_keys(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
     assert browser.one(".timeline .reading", "thread 0", "waits") and browser.one(".span.chosen")
     chosen = browser.one(".span.chosen rect").rect["width"]
-    schedulers.send_keys("+", "+")
+    lanes.send_keys("+", "+")
     browser.wait(lambda: browser.one(".span.chosen rect").rect["width"] > 2 * chosen, "a span that is wider")
-    schedulers.send_keys("f")
+    lanes.send_keys("f")
     browser.wait(lambda: browser.one(".span.chosen rect").rect["width"] < 1.2 * chosen, "the whole run")
     browser.click(".timeline button", "Table")
     assert len(browser.all(".timeline tbody tr")) == len(browser.all(".profile .block > .scroll tbody tr"))
@@ -49,7 +49,7 @@ def test_the_picture_of_memory_tells_what_lies_where_and_for_how_long(browser: B
     browser.one(".plan").send_keys(Keys.ARROW_RIGHT)
     browser.one(".arena .reading", "from", "1×24×16×16 float32")
     browser.one(".buffer.chosen")
-    browser.one(".plan .peak-name", "in use at most")
+    browser.one(".plan .peak-name", "peak")
     browser.click(".arena button", "Table")
     assert len(browser.all(".arena tbody tr")) == len(browser.all(".plan .buffer"))
 
@@ -77,7 +77,7 @@ def test_a_profile_is_fit_for_everybody(browser: Browser, scheme: str, width: in
     browser.scheme(scheme)
     browser.size(width, 844)
     browser.go("profile/digits")
-    browser.one(".schedulers .span")
+    browser.one(".lanes .span")
     for part in (".timeline", ".arena"):
         browser.click(f"{part} button", "Table")
         browser.one(f"{part} table")

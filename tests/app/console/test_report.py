@@ -92,6 +92,6 @@ def test_names_of_a_model_are_text() -> None:
         "buffers": [{"offset": 0, "bytes": 4, "first": 0, "last": 1, "operands": [HOSTILE], "family": "io"}],
     }  # fmt: skip
     page = report(description, profile)
-    assert "in use at most 4 B" in page
+    assert "peak 4 B" in page
     assert "<script" not in page and "\x1b" not in page and "&lt;script&gt;" in page
     assert "script" not in tags(page)

@@ -105,7 +105,7 @@ def test_the_same_input_goes_through_other_models_side_by_side(browser: Browser)
     browser.one(".answer", "3")
     browser.click(".beside button", "shapes v1")
     browser.wait(lambda: len(browser.all(".beside tbody td i")) == 2, "two answers")
-    browser.one(".beside tbody", "other outputs")
+    browser.one(".beside tbody", "different outputs")
     browser.click(".beside button", "shapes v1")
     browser.wait(lambda: not browser.all(".beside table"), "nothing to compare")
 

@@ -27,7 +27,7 @@ def test_candidates_become_points_and_rows_and_the_best_is_told_as_what_to_write
     browser.one(".block [role=status]", "Measured")
     assert len(browser.all(".tradeoff circle")) == 3 and browser.all(".tradeoff circle.best")
     assert browser.one(".trials tr", "as served") and len(browser.all(".trials .chip.good")) >= 1
-    browser.one(".advice", "Most throughput", "pnnx-serve bench digits")
+    browser.one(".advice", "Highest throughput", "pnnx-serve bench digits")
     browser.click(".trials .link", "batch 2")
     browser.one(".trials tr.picked", "batch 2")
     browser.click(".trials th button", "Items/s")
