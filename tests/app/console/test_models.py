@@ -21,7 +21,7 @@ DIGIT = (Path(__file__).parents[3] / "model_store/digits/examples/digit-3-a.png"
 
 def answered(browser: Browser) -> int:
     """Return the number of requests on the card of the digits."""
-    return int(re.findall(r"([\d,]+) answered", browser.text(".model", "digits", "answered"))[0].replace(",", ""))
+    return int(re.findall(r"([\d,]+) requests?", browser.text(".model", "digits", "request"))[0].replace(",", ""))
 
 
 def test_every_model_has_a_card_and_a_failed_one_its_reason(browser: Browser) -> None:

@@ -37,7 +37,7 @@ function Doing({ model, version, moments }) {
   const [p50, p99] = percentiles(moments, model.name, version.version, [0.5, 0.99]) ?? [null, null];
   const failures = Object.values(version.statistics.failures).reduce((sum, count) => sum + count, 0);
   const words = [
-    `${digits(version.statistics.requests)} requests`, failures && `${plural(failures, "failure")}`,
+    plural(version.statistics.requests, "request"), failures && `${plural(failures, "failure")}`,
     version.statistics.runs > 0 && version.statistics.runs !== version.statistics.requests && plural(version.statistics.runs, "run"),
     `${bytes(version.weights_bytes)} of weights`, plural(version.operators, "operator"),
   ];
