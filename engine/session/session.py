@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -46,6 +47,7 @@ class Session:
         instances_max_bytes: limit of memory for machine code, weights and values of shapes other than the file's, in
             all sessions of the process together; the reference runs less frequent shapes. None is a quarter of the
             memory.
+        measure_host: deprecated and ignored.
 
     Raises:
         ParameterError: an invalid option, see ``Options``.
@@ -63,7 +65,10 @@ class Session:
         cache: str | os.PathLike[str] | None = "auto",
         cache_max_bytes: int = CACHE_MAX_BYTES,
         instances_max_bytes: int | None = None,
+        measure_host: bool | None = None,
     ) -> None:
+        if measure_host is not None:
+            warnings.warn("measure_host does nothing and will go", DeprecationWarning, stacklevel=2)
         if not isinstance(graph, RuntimeGraph):
             raise GraphError(
                 "the argument is not a graph", found=type(graph).__name__, expected="RuntimeGraph(param, bin), built"

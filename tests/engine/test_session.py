@@ -230,3 +230,10 @@ def test_an_empty_batch_leaves_the_session_compiled(relu: RuntimeGraph) -> None:
 def test_what_is_no_graph_is_refused_by_name() -> None:
     with pytest.raises(GraphError, match=r"not a graph: found str, expected RuntimeGraph\(param, bin\)"):
         Session("model.pnnx.param")  # type: ignore[arg-type]
+
+
+def test_the_old_option_measure_host_warns_and_changes_nothing() -> None:
+    graph = built(INPUT, op("nn.ReLU", "relu", "0", "1"), op("pnnx.Output", "out", "1"), _0=(1, 3))
+    with pytest.warns(DeprecationWarning, match="measure_host"):
+        session = Session(graph, backend="reference", measure_host=False)
+    np.testing.assert_array_equal(session.run([np.float32([[-1, 0, 2]])])[0], [[0, 0, 2]])
