@@ -184,6 +184,10 @@ class Builder:
         operators = {op.name: self.subgraphs.compiled(op) for op in graph.operators if op.name in template.calls}
         return GraphParts(graph, operators)
 
+    def release_template(self, program: Program) -> None:
+        """Forget the template of a program."""
+        self._templates.remove(program.code)
+
     def _keep_templates(self) -> None:
         """Store all templates in the cache."""
         if self._cache is not None and is_unchanged():

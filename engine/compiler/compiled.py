@@ -73,6 +73,7 @@ class CompiledGraph:
             must=options.must_compile,
             make_now=self._make_now,
             is_dynamic=self.builder.is_dynamic,
+            release=self.builder.release_template,
         )
         self._lock = threading.Lock()
         self._options, self._compiles = options, compiles
@@ -181,8 +182,6 @@ class CompiledGraph:
         for others. While one template is compiled, further shapes are only counted: the template may be valid for them.
         """
         if self.builder.has_gap(specs):
-            return
-        if self.builder.makes_templates and self.instances.has_templates and not self.instances.has_room(None):
             return
         is_urgent = self.builder.makes_templates and not self.instances.is_making
         self.instances.begin(specs, is_urgent=is_urgent or list(specs) == self._own)

@@ -7,6 +7,7 @@ handful of templates, each valid for the sizes that pass its guards.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -238,9 +239,10 @@ class Loaded:
 
 
 class Templates:
-    """Templates of a graph; one thread at a time may add."""
+    """Templates of a graph; many threads may find, add and remove them."""
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._found: tuple[Loaded, ...] = ()
         self._fixed = 0
         self._is_closed = False
@@ -281,6 +283,15 @@ class Templates:
             CompileError: its code is damaged, or there is no memory.
         """
         loaded = Loaded(template, object_code.load(template.code, host, is_apart=True), parts, is_restored)
-        self._found = *self._found, loaded
-        self._fixed += template.is_fixed
+        with self._lock:
+            self._found = *self._found, loaded
+            self._fixed += template.is_fixed
         return loaded
+
+    def remove(self, code: object_code.Code | object_code.SharedObjects) -> None:
+        """Forget the template that has this code."""
+        with self._lock:
+            for each in (each for each in self._found if each.code is code):
+                self._fixed -= each.template.is_fixed
+            self._found = tuple(each for each in self._found if each.code is not code)
+            self._latest = None

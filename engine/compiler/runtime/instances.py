@@ -7,7 +7,6 @@ decides which instances are kept, for all graphs of the process.
 from __future__ import annotations
 
 import threading
-import time
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
@@ -60,11 +59,13 @@ class Instances:
         own: the shapes of the file, whose instance stays.
         must: whether only machine code may answer: an instance is kept whatever it evicts, or refused.
         is_dynamic: whether the graph has dynamic shapes: its instances share arenas, so many take the memory of one.
+        release: called with a program of a template that is not kept any longer.
     """
 
     def __init__(
         self, make: Make, threads: int, limit: int | None = None, own: Sequence[TensorSpec] | None = None,
         *, must: bool = False, make_now: Make | None = None, is_dynamic: bool = False,
+        release: Callable[[Program], None] = lambda _: None,
     ) -> None:  # fmt: skip
         self._make = make
         self._make_now = make_now or make
@@ -75,6 +76,7 @@ class Instances:
         self._lock = threading.Lock()
         self._making = threading.Lock()
         self._must = must
+        self._release = release
         self._arenas = Arenas(self.limit) if is_dynamic else None
         self._refused: dict[Key, int] = {}
         self._bound: dict[Key, Entry] = {}
@@ -92,17 +94,12 @@ class Instances:
         """Return whether a program is being compiled."""
         return self._making.locked()
 
-    @property
-    def has_templates(self) -> bool:
-        """Return whether there is a program with symbolic sizes."""
-        return bool(self._templates)
-
     def find(self, inputs: Sequence[TensorSpec] | Sequence[Array]) -> Instance | None:
         """Return the instance for inputs of these shapes, and mark it as used; None if there is none."""
         entry = self._ready.get(key_of(inputs))
         if entry is None:
             return None
-        entry.used_s = time.monotonic()
+        entry.mark_used()
         return entry.instance
 
     def program(self, specs: Sequence[TensorSpec] | Sequence[Array]) -> Program | None:
@@ -204,13 +201,17 @@ class Instances:
         return CACHE.has_room(self.typical_bytes if size is None else size, self.limit)
 
     def discard(self, specs: Sequence[TensorSpec]) -> None:
-        """Release the instance for inputs of these shapes."""
+        """Release the instance for inputs of these shapes, and its template with its last instance."""
         with self._lock:
             entry = self._ready.pop(key_of(specs), None)
             self._bound.pop(key_of(specs), None)
+            templates = {each.template for each in self._bound.values()}
         if entry is not None:
             CACHE.discard(entry)
             entry.instance.close()
+            if entry.template is not None and entry.template not in templates:
+                CACHE.discard(entry.template)
+                self._remove_template(entry.template)
 
     def close(self) -> None:
         """Release memory and threads of all instances; current runs end first."""
@@ -252,15 +253,20 @@ class Instances:
         self._remove(key, entry)  # no room: other instances were added meanwhile
         return None
 
-    def _keep_bound(self, key: Key, program: Program, size: int) -> Instance:
-        """Keep an instance of a template's program; drop the oldest if there are too many."""
-        instance = self._instance(program)
-        entry = Entry(instance, 0, _evictor(self, key), is_own=True)
-        all_sizes = Entry(instance, size, _evictor(self, key), is_own=True)
-        dropped = []
+    def _keep_bound(self, key: Key, program: Program, size: int) -> Instance | None:
+        """Keep an instance of a template's program, if there is room for the template; drop the oldest of too many."""
+        instance, number = self._instance(program), id(program.code)
         with self._lock:
-            counted = self._templates.setdefault(id(program.code), all_sizes)
-            counted.bytes = max(counted.bytes, size)
+            is_new = number not in self._templates
+            template = self._templates.setdefault(number, Entry(instance, size, _template_evictor(self)))
+            template.bytes = max(template.bytes, size)
+        if is_new and not CACHE.add(template, self.limit, must=self._must):
+            self._remove_template(template)
+            return None
+        entry, dropped = Entry(instance, 0, _evictor(self, key), is_own=True, template=template), list[Entry]()
+        with self._lock:
+            if self._templates.get(number) is not template:  # evicted meanwhile
+                return None
             if len(self._bound) >= MAX_BOUND:
                 oldest = next(iter(self._bound))
                 dropped.append(self._bound.pop(oldest))
@@ -271,10 +277,21 @@ class Instances:
         for each in dropped:
             CACHE.discard(each)
             each.instance.close()
-        if counted is all_sizes:
-            CACHE.add(counted, self.limit)
         QUEUE.forget(self, key)
         return instance
+
+    def _remove_template(self, template: Entry) -> None:
+        """Release a template and all its instances."""
+        with self._lock:
+            self._templates = {number: each for number, each in self._templates.items() if each is not template}
+            removed = {key: each for key, each in self._bound.items() if each.template is template}
+            for key, entry in removed.items():
+                del self._bound[key]
+                if self._ready.get(key) is entry:
+                    del self._ready[key]
+        for entry in removed.values():
+            entry.instance.close()
+        self._release(template.instance.program)
 
     def _remove(self, key: Key, entry: Entry) -> None:
         with self._lock:
@@ -291,6 +308,18 @@ def _evictor(owner: Instances, key: Key) -> Callable[[Entry], None]:
         instances = found()
         if instances is not None:
             instances._remove(key, entry)
+
+    return evict
+
+
+def _template_evictor(owner: Instances) -> Callable[[Entry], None]:
+    """Return the eviction callback of a template; it must not keep the owner alive."""
+    found = weakref.ref(owner)
+
+    def evict(entry: Entry) -> None:
+        instances = found()
+        if instances is not None:
+            instances._remove_template(entry)
 
     return evict
 

@@ -5,8 +5,8 @@ stays as long as its session. A new instance evicts only others that have not ru
 kept, and the reference answers. Without that rule, more shapes than fit would evict each other and be compiled again
 and again.
 
-Programs of a template (see ``docs/symbolic-sizes.md``) share code, weights and arenas. They count as one entry, which
-stays as long as its session.
+Programs of a template (see ``docs/symbolic-sizes.md``) share code, weights and arenas. They count as one entry, and
+are evicted together.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class Entry:
 
     Args:
         evict: removes it from its owner, and ends its threads.
-        is_own: whether it is for the shapes of the graph's file, or of a template.
+        is_own: whether it is for the shapes of the graph's file, or has an entry of its template.
+        template: the entry of all programs of its template; None for other programs.
         used_s: time of its last run, on time.monotonic()'s clock.
     """
 
@@ -50,7 +51,14 @@ class Entry:
     bytes: int
     evict: Callable[[Entry], None]
     is_own: bool = False
+    template: Entry | None = None
     used_s: float = field(default_factory=lambda: time.monotonic())
+
+    def mark_used(self) -> None:
+        """Note that it is about to run."""
+        self.used_s = time.monotonic()
+        if self.template is not None:
+            self.template.used_s = self.used_s
 
 
 class ProgramCache:

@@ -256,7 +256,7 @@ def test_trials_begin_with_the_first_request_and_their_code_goes_when_there_are_
     before = made.session.memory["compiled"]
     assert not drop_idle_batches(made, 3600.0)
     assert drop_idle_batches(made, 0.0) and not drop_idle_batches(made, 0.0)
-    assert compiled_sizes(made) == [1] and made.session.memory["compiled"] <= before
+    assert compiled_sizes(made) == [1] and made.session.memory["compiled"] < before
     assert made.sizes == (1,) and not made.verdict.enabled and not made.verdict.is_final
     assert made.run({"in": np.ones((7, 3), np.float32)}, 7)["out0"].shape == (7, 5)
     assert len(began) == 1

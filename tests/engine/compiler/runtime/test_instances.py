@@ -136,7 +136,6 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     own = Clock()
     monkeypatch.setattr(program_cache, "time", own)
-    monkeypatch.setattr(instances, "time", own)
     return own
 
 
@@ -167,6 +166,46 @@ def test_of_too_many_sizes_of_a_template_the_one_that_was_made_first_goes(
     assert found.bytes == before  # code and weights are those of all sizes
     found.close()
     assert found.bytes == 0 == instances.CACHE.total[0]
+
+
+def test_a_template_is_evicted_with_all_its_sizes_once_none_has_run_for_a_minute(
+    alone: CompileQueue, compiled: CompiledGraph, clock: Clock
+) -> None:
+    program = compiled.builder.program(specs(9))
+    limit, released = 3 * program_cache.weight(program) // 2, list[int]()
+
+    def instances_of(number: int) -> Instances:
+        return Instances(compiled.builder.program, 1, limit, is_dynamic=True, release=lambda _: released.append(number))
+
+    def meet(found: Instances, size: int) -> bool:
+        assert found.find(specs(size)) or found.get_soon(specs(size), compiled.builder.bound_program)
+        return found.program(specs(size)) is not None
+
+    first, second = instances_of(1), instances_of(2)
+    assert meet(first, 3) and meet(first, 5)
+    assert not meet(second, 3) and released == [2]  # there is no room, and the first has just run
+    clock.now += 59
+    assert meet(first, 5)
+    clock.now += 59
+    assert not meet(second, 3) and released == [2, 2]  # one of its sizes has run since
+    clock.now += 2
+    assert meet(second, 3) and released == [2, 2, 1]
+    assert first.program(specs(3)) is None and first.program(specs(5)) is None and first.bytes == 0
+    assert second.bytes == instances.CACHE.bytes <= limit
+
+
+def test_the_last_size_of_a_template_that_is_discarded_takes_it_along(
+    alone: CompileQueue, compiled: CompiledGraph
+) -> None:
+    released = list[int]()
+    found = Instances(compiled.builder.program, 1, 1 << 30, is_dynamic=True, release=lambda _: released.append(1))
+    compiled.builder.program(specs(9))
+    for size in (3, 5):
+        assert found.get_soon(specs(size), compiled.builder.bound_program)
+    found.discard(specs(3))
+    assert found.bytes > 0 and not released
+    found.discard(specs(5))
+    assert found.bytes == 0 == instances.CACHE.total[0] and released == [1]
 
 
 class Kitchen:
