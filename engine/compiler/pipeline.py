@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from engine.cancellation import Progress
 from engine.compiler.codegen.host import Host
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from engine.compiler.dynamic.template import Template
     from engine.compiler.lowering import Lowering
     from engine.compiler.lowering.selection import Selector
+
+M = TypeVar("M")
 
 # numpy arrays have at most 64 axes, some of its functions double the axes, and kernels add a few.
 _MAX_AXES = 31
@@ -110,7 +112,6 @@ class CompilePipeline:
             RunCancelledError, CompileError, EngineError: as ``Builder.program`` says.
         """
         # A start from the cache does not need kernels and rules, whose import takes longer than all of it.
-        from engine.compiler.assembly.objects import RefusedError
         from engine.compiler.lowering.selection import ExcludingSelector
         from engine.compiler.tuning.stopwatch import Stopwatch
         from engine.compiler.tuning.tuner import Tuner
@@ -121,19 +122,12 @@ class CompilePipeline:
         weights = None if tune else self._weights
         retries = RetryState(select.exclude)
         lower = partial(self._lower, specs, host, retries, progress, select, weights)
-        defects: set[str] = set()
-        for _ in range(ATTEMPTS):
-            try:
-                lowering = self._lower_or_unchanged(lower)
-                executable = self._assemble(lowering, progress, cores, weights)
-                return replace(executable, tuned=tuner.measured)
-            except RefusedError as error:
-                defects |= error.defects
-                can_do_otherwise = retries.learn(error.reasons)
-                self._check_defects(defects, retries)
-                if not can_do_otherwise:
-                    break
-        raise CompileError("its kernels failed to compile", found=_first(retries.refused))
+
+        def make() -> Executable:
+            executable = self._assemble(self._lower_or_unchanged(lower), progress, cores, weights)
+            return replace(executable, tuned=tuner.measured)
+
+        return self._with_retries(retries, make)
 
     def template(self, specs: Sequence[TensorSpec], host: Host, progress: Progress, cores: int) -> Template:
         """Return the template for inputs of these shapes and of all others that pass its guards.
@@ -144,17 +138,30 @@ class CompilePipeline:
         Raises:
             RunCancelledError, CompileError, EngineError: as ``Builder.program`` says.
         """
-        from engine.compiler.assembly.objects import RefusedError
         from engine.compiler.lowering.selection import ExcludingSelector, select_first
 
         select = ExcludingSelector(select_first)
         retries = RetryState(select.exclude)
-        defects: set[str] = set()
-        for _ in range(ATTEMPTS):
+
+        def make() -> Template:
             env, symbolic = self._symbolic_specs(specs)
             lower = partial(self._lower, symbolic, host, retries, progress, select, self._weights)
+            return self._assemble_template(self._lower_or_unchanged(lower), env, symbolic, progress, cores)
+
+        return self._with_retries(retries, make)
+
+    def _with_retries(self, retries: RetryState, make: Callable[[], M]) -> M:
+        """Return what ``make`` makes, called again without the kernels and fusions that failed to compile.
+
+        Raises:
+            CompileError: nothing else can be tried.
+        """
+        from engine.compiler.assembly.objects import RefusedError
+
+        defects: set[str] = set()
+        for _ in range(ATTEMPTS):
             try:
-                return self._assemble_template(self._lower_or_unchanged(lower), env, symbolic, progress, cores)
+                return make()
             except RefusedError as error:
                 defects |= error.defects
                 can_do_otherwise = retries.learn(error.reasons)
@@ -174,14 +181,14 @@ class CompilePipeline:
     ) -> Template:
         from engine.compiler.assembly.symbolic import make_template
 
-        fusions = [
-            PassReport(name=name, removed=len(ops), changed=tuple(ops)) for name, ops in lowering.fusions.items()
-        ]
-        template = make_template(lowering, env, specs, [*self._passes, *fusions], progress, cores, self._weights)
-        lowering.forget()
-        if not len(template.steps.functions) and not any(map(subgraphs_of, lowering.operators)):
-            raise CompileError("no operator of the graph has a kernel", found=_first(template.reasons))
+        template = make_template(lowering, env, specs, self._reports(lowering), progress, cores, self._weights)
+        _finish(lowering, len(template.steps.functions), template.reasons)
         return template
+
+    def _reports(self, lowering: Lowering) -> list[PassReport]:
+        """Return what the passes and the fusions of a lowering did."""
+        fusions = lowering.fusions.items()
+        return [*self._passes, *(PassReport(name=name, removed=len(ops), changed=tuple(ops)) for name, ops in fusions)]
 
     def _check_defects(self, defects: Collection[str], retries: RetryState) -> None:
         """Check that no operator runs on the reference because of a defect, where that is not allowed.
@@ -294,19 +301,24 @@ class CompilePipeline:
         """Make the code and the memory plan of a lowered graph."""
         from engine.compiler.assembly.generation import make_executable
 
-        fusions = [
-            PassReport(name=name, removed=len(ops), changed=tuple(ops)) for name, ops in lowering.fusions.items()
-        ]
-        passes = [*self._passes, *fusions]
-        executable = make_executable(lowering, passes, progress, cores, weights=weights)
+        executable = make_executable(lowering, self._reports(lowering), progress, cores, weights=weights)
         values = [lowering.values.get(name) for name in lowering.outputs]
         check_output_shapes(
             executable, {k: v.sizes for k, v in enumerate(values) if isinstance(v, TensorSpec) and v.is_static}
         )
-        lowering.forget()
-        if not executable.steps and not any(map(subgraphs_of, lowering.operators)):
-            raise CompileError("no operator of the graph has a kernel", found=_first(executable.reasons))
+        _finish(lowering, len(executable.steps), executable.reasons)
         return executable
+
+
+def _finish(lowering: Lowering, kernels: int, reasons: Mapping[str, str]) -> None:
+    """Release what lowering holds.
+
+    Raises:
+        CompileError: no operator has a kernel, or a subgraph that may have some.
+    """
+    lowering.forget()
+    if not kernels and not any(map(subgraphs_of, lowering.operators)):
+        raise CompileError("no operator of the graph has a kernel", found=_first(reasons))
 
 
 def _check_axes(known: Iterable[object]) -> None:
