@@ -7,13 +7,13 @@ its programs have symbolic sizes, which are bound when the first stage has run. 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from engine import pnnx
 from engine.errors import EngineError
-from engine.graph import RuntimeGraph
+from engine.graph import RuntimeGraph, surgery
 from engine.graph.symbolic_inputs import symbolic_specs
 from engine.ir.dims import hint, is_symbolic
 from engine.tensor import TensorSpec, is_known, known_value
@@ -54,14 +54,12 @@ class _Stage:
     """Operators that run as a graph of their own.
 
     Args:
-        moved: names of operators that leave the graph.
-        copied: names of operators that compute sizes or hold constants for the moved ones, and stay in the graph too.
+        moved: names of operators that leave the graph; the first one gives the stage its name.
         inputs: operands that the body takes, with what is known of them.
         outputs: operands that the graph returns and the body makes.
     """
 
-    moved: frozenset[str]
-    copied: frozenset[str]
+    moved: Mapping[str, pnnx.Operator]
     inputs: Mapping[str, TensorSpec]
     outputs: tuple[str, ...]
 
@@ -70,64 +68,54 @@ class _Stage:
         """Return the stage behind all operands whose sizes are unknown; None where it would not pay."""
         makers = {name: op for op in source.operators for name in op.outputs}
         late: set[str] = set()
-        moved: list[pnnx.Operator] = []
+        moved: dict[str, pnnx.Operator] = {}
         for op in source.operators:
             if op.type == "pnnx.Output":
                 continue
             if late.intersection(op.inputs):
-                moved.append(op)
+                moved[op.name] = op
                 late.update(op.outputs)
             else:
                 late.update(name for name in op.outputs if _has_unknown_size(known.get(name)))
         if len(moved) < _MIN_OPERATORS:
             return None
-        names = {op.name for op in moved}
-        copied = _copied(moved, names, makers, known)
-        used = [name for op in (*copied, *moved) for name in op.inputs]
-        outside = [name for name in dict.fromkeys(used) if makers[name].name not in names | {op.name for op in copied}]
+        inside = moved | _copied(moved, makers, known)
+        used = dict.fromkeys(name for op in inside.values() for name in op.inputs)
+        outside = [name for name in used if makers[name].name not in inside]
         specs = {name: spec for name in outside if (spec := _port_spec(known.get(name))) is not None}
         if len(specs) < len(outside):
             return None
-        returned = [op.inputs[0] for op in source.operators if op.type == "pnnx.Output" and op.inputs]
-        outputs = tuple(name for name in dict.fromkeys(returned) if makers[name].name in names)
-        return cls(frozenset(names), frozenset(op.name for op in copied), specs, outputs)
+        returned = dict.fromkeys(op.inputs[0] for op in source.operators if op.type == "pnnx.Output" and op.inputs)
+        outputs = tuple(name for name in returned if makers[name].name in moved)
+        return cls(moved, specs, outputs) if outputs else None
 
     def split(self, source: pnnx.Graph) -> pnnx.Graph:
-        """Return the graph with the stage as its last operator."""
-        results = [op for op in source.operators if op.type == "pnnx.Output"]
-        kept = [op for op in source.operators if op.name not in self.moved and op.type != "pnnx.Output"]
+        """Return the graph with the stage in the place of its operators."""
+        bare = replace(source, annotations={}, size_names={})  # what the file says of sizes holds for its example only
+        body = surgery.extract(bare, tuple(self.inputs), self.outputs, self.inputs)
         # Named like its first operator, a stage is found in profiles of the graph as it was given.
-        name = next(op.name for op in source.operators if op.name in self.moved)
-        stage = pnnx.Operator(STAGE, name, tuple(self.inputs), self.outputs, subgraphs={"body": self._body(source)})
-        return _with(source, [*kept, stage, *results])
-
-    def _body(self, source: pnnx.Graph) -> pnnx.Graph:
-        inside = self.moved | self.copied
-        operators = [
-            *(pnnx.Operator("pnnx.Input", f"stage_input_{k}", (), (name,)) for k, name in enumerate(self.inputs)),
-            *(op for op in source.operators if op.name in inside),
-            *(pnnx.Operator("pnnx.Output", f"stage_output_{k}", (name,)) for k, name in enumerate(self.outputs)),
-        ]
-        return pnnx.Graph(operators, annotations=dict(self.inputs))
+        name = next(iter(self.moved))
+        stage = pnnx.Operator(STAGE, name, tuple(self.inputs), self.outputs, subgraphs={"body": body})
+        return surgery.outline(source, self.moved, stage)
 
 
 def _copied(
-    moved: Iterable[pnnx.Operator], names: set[str], makers: Mapping[str, pnnx.Operator], known: Mapping[str, object]
-) -> list[pnnx.Operator]:
-    """Return the operators whose values inference follows: constants, and what is computed from sizes.
+    moved: Mapping[str, pnnx.Operator], makers: Mapping[str, pnnx.Operator], known: Mapping[str, object]
+) -> dict[str, pnnx.Operator]:
+    """Return the operators whose values inference follows, by name: constants, and what is computed from sizes.
 
     The body computes them from the sizes of its own inputs: as inputs they would be values that decide sizes again.
     """
     found: dict[str, pnnx.Operator] = {}
-    waiting = [name for op in moved for name in op.inputs]
+    waiting = [name for op in moved.values() for name in op.inputs]
     while waiting:
         op = makers[waiting.pop()]
-        if op.name in names or op.name in found or op.type == "pnnx.Input":
+        if op.name in moved or op.name in found or op.type == "pnnx.Input":
             continue
         if not op.inputs or all(_has_value(known.get(name)) for name in op.outputs):
             found[op.name] = op
             waiting.extend(op.inputs)
-    return list(found.values())
+    return found
 
 
 def _has_unknown_size(value: object) -> bool:
@@ -144,9 +132,3 @@ def _port_spec(value: object) -> TensorSpec | None:
     if not isinstance(value, TensorSpec) or value.dtype.hasobject:
         return None
     return TensorSpec(tuple(None if dim is None or is_symbolic(dim) else dim for dim in value.shape), value.dtype)
-
-
-def _with(source: pnnx.Graph, operators: Sequence[pnnx.Operator]) -> pnnx.Graph:
-    made = {name for op in operators for name in op.outputs}
-    annotations = {name: spec for name, spec in source.annotations.items() if name in made}
-    return replace(source, operators=list(operators), annotations=annotations)

@@ -77,6 +77,15 @@ def replace(graph: Graph, target: str, new: Operator) -> Graph:
     return _with_others(graph, position, fitted)
 
 
+def outline(graph: Graph, targets: Collection[str], new: Operator) -> Graph:
+    """Replace several operators by one that makes the operands of theirs that others use.
+
+    Raises:
+        GraphError: ``new`` repeats a name or an operand, or does not make one that is used.
+    """
+    return _checked(graph, [*(op for op in graph.operators if op.name not in targets), new])
+
+
 def rewire(graph: Graph, target: str, index: int, operand: str) -> Graph:
     """Let input ``index`` of ``target`` come from another operand.
 
