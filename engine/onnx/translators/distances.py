@@ -32,8 +32,10 @@ def distances(node: Node, proto: Any, values: Sequence[Value], states: int) -> l
     steps = _steps(proto)
     if steps is None or size > _MOST:
         return None
-    found = node.expression("sub(@0,@1)", *_in_order(steps[0], proto, table, node.make("torch.unsqueeze", rows, dim=1)))
-    for each in steps[1:]:
+    is_table_first, following = steps
+    expanded = node.make("torch.unsqueeze", rows, dim=1)
+    found = node.expression("sub(@0,@1)" if is_table_first else "sub(@1,@0)", table, expanded)
+    for each in following:
         if each.op_type in _UNARY:
             found = node.expression(_UNARY[each.op_type], found)
         else:
@@ -46,8 +48,11 @@ def distances(node: Node, proto: Any, values: Sequence[Value], states: int) -> l
 _PARAMETERS: Final = ("input_axes", "output_axes", "input_directions", "output_directions")
 
 
-def _steps(proto: Any) -> list[Any] | None:
-    """Return a difference, what is computed of it, one reduction along the last axis; None if the body is another."""
+def _steps(proto: Any) -> tuple[bool, list[Any]] | None:
+    """Return whether rows are subtracted from the table, and what is computed of the difference; None for another body.
+
+    One of the operators that follow the difference is a reduction along the last axis.
+    """
     nodes = {each.output[0]: each for each in proto.node if len(each.output) == 1}
     if len(nodes) < len(proto.node) or len(proto.input) != 2 or len(proto.output) != 2:
         return None
@@ -60,12 +65,12 @@ def _steps(proto: Any) -> list[Any] | None:
         name = _source(nodes, steps[0].input[0])
     if not steps or steps[0].op_type != "Sub":
         return None
-    sides = {_source(nodes, each) for each in steps[0].input}
+    sides = [_source(nodes, each) for each in steps[0].input]
     is_known = all(each.op_type in _UNARY or (each.op_type in _REDUCED and _axes(each) == [1]) for each in steps[1:])
     reductions = [each for each in steps if each.op_type in _REDUCED]
-    if sides != {each.name for each in proto.input} or not is_known or len(reductions) != 1:
+    if set(sides) != {each.name for each in proto.input} or not is_known or len(reductions) != 1:
         return None
-    return steps
+    return sides[0] == proto.input[0].name, steps[1:]
 
 
 def _source(nodes: dict[str, Any], name: str) -> str:
@@ -80,9 +85,3 @@ def _axes(reduction: Any) -> list[int]:
     if "axes" not in given or "keepdims" not in given or given["keepdims"].i or len(reduction.input) != 1:
         return []
     return [int(each) % 2 for each in given["axes"].ints if -2 <= each < 2]
-
-
-def _in_order(difference: Any, proto: Any, table: Value, rows: Value) -> tuple[Value, Value]:
-    nodes = {each.output[0]: each for each in proto.node}
-    is_table_first = _source(nodes, difference.input[0]) == proto.input[0].name
-    return (table, rows) if is_table_first else (rows, table)

@@ -65,30 +65,6 @@ class VectorKernel(Layer):
         return 2 * (output.size or 0) * ((vectors.shape[-1] or 1) if isinstance(vectors, TensorSpec) else 1)
 
 
-@register("onnx.PairVotes")
-class PairVotes(Layer):
-    """Number of pairs that each class wins: of pair (i, j), i < j, class i if the decision is above 0, else class j.
-
-    Shapes:
-        decisions (N, K(K - 1)/2)  ->  (N, K)
-    """
-
-    classes: int
-
-    def infer(self, decisions: TensorSpec) -> TensorSpec:
-        _check_pairs(decisions.shape, self.classes)
-        return TensorSpec((decisions.shape[0], self.classes), _FLOAT32)
-
-    def forward(self, decisions: Array) -> Array:
-        _check_pairs(decisions.shape, self.classes)
-        votes = np.zeros((len(decisions), self.classes), np.float32)
-        for pair, (i, j) in enumerate(cancellable(pairs(self.classes))):
-            is_first = decisions[:, pair] > 0
-            votes[:, i] += is_first
-            votes[:, j] += ~is_first
-        return votes
-
-
 @register("onnx.PairProbabilities")
 class PairProbabilities(Layer):
     """Class probabilities that best fit those of pairs (Wu, Lin and Weng, 2004).

@@ -11,7 +11,7 @@ from engine.layers.onnx.learning import classes, features, trees, vectors
 
 @rule(
     classes.ClassScores, classes.ClassLabel, features.Normalizer, features.Imputer, trees.TreeEnsemble,
-    vectors.VectorKernel, vectors.PairVotes, vectors.PairProbabilities,
+    vectors.VectorKernel, vectors.PairProbabilities,
 )  # fmt: skip
 def by_rows(use: Use) -> Value:
     """Follow each row of the first operand, with shared parameters."""
