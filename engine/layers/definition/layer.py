@@ -115,21 +115,21 @@ class Layer(_Parameters):
     """
 
     takes_unknown: ClassVar[bool] = False
-    """Whether infer() accepts operands that are UNKNOWN."""
+    """True if infer() accepts operands that are UNKNOWN."""
 
     gives_numbers: ClassVar[bool] = False
-    """Whether forward() computes Python numbers, at the cost of a few operations."""
+    """True if forward() computes Python numbers, at the cost of a few operations."""
 
     does_arithmetic: ClassVar[bool] = True
-    """Whether forward() computes elements; else it creates, moves or passes on values."""
+    """True if forward() computes elements, False if it creates, moves or passes on values."""
 
     takes_sizes: ClassVar[bool] = False
-    """Whether forward() also accepts arrays of objects that hold symbolic sizes (engine/ir/sizes.py)."""
+    """True if forward() also accepts arrays of objects that hold symbolic sizes (engine/ir/sizes.py)."""
 
     loops: ClassVar[bool] = False
-    """Whether forward() loops in Python over its operands: elements, boxes, steps of a sequence."""
+    """True if forward() loops in Python over its operands: elements, boxes, steps of a sequence."""
     has_subgraphs: ClassVar[bool] = False
-    """Whether it runs subgraphs."""
+    """True if it runs subgraphs."""
 
     items_axis: ClassVar[int | None] = None
     """The batch axis of operands and results of a layer outside this package; None if not declared.

@@ -1,4 +1,4 @@
-"""Independence of items, told from graphs: what mixes them is named, what keeps them apart is proved."""
+"""Proofs from graphs that items are independent, and the operators named where items are mixed."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ FAULTS: Final[Mapping[str, Sequence[tuple[Sequence[str], Callable[[Call], bool],
         ),
     ],
 }
-"""Where an oracle contradicts the standard: operators, of which calls, and how."""
+"""Operators for which an oracle contradicts the standard, the calls concerned, and how."""
 
 
 def versions() -> dict[tuple[str, str], list[int]]:
