@@ -67,7 +67,9 @@ def check_second(first: Sequence[InputSpec], second: Sequence[InputSpec]) -> Non
         raise ExportError("wrong number of second shapes", found=len(second), expected=f"{len(first)}, one an input")
     for a, b in zip(first, second, strict=True):
         if len(a.shape) != len(b.shape) or a.dtype != b.dtype:
-            raise ExportError("a second shape is not of the same rank and dtype", found=b, expected=f"equal to {a}")
+            raise ExportError(
+                "a second shape is not of the same rank and dtype", found=b, expected=f"the rank and dtype of {a}"
+            )
     if tuple(first) == tuple(second):
         raise ExportError(
             "the second shapes equal the first", found="no difference", expected="every dynamic dimension to differ"

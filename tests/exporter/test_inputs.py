@@ -52,7 +52,7 @@ def test_what_is_no_input_is_refused(shapes: list[str], dtypes: list[str], messa
 @pytest.mark.parametrize(("second", "message"), [
     ([], "wrong number of second shapes: found 0, expected 1, one an input"),
     ([spec(1, 3)], "the second shapes equal the first: found no difference"),
-    ([spec(1, 3, 4)], r"not of the same rank and dtype: found \[1,3,4\]f32, expected one like \[1,3\]f32"),
+    ([spec(1, 3, 4)], r"not of the same rank and dtype: found \[1,3,4\]f32, expected the rank and dtype of \[1,3\]f32"),
     ([spec(2, 3, dtype="i64")], "not of the same rank and dtype"),
 ])  # fmt: skip
 def test_second_shapes_that_cannot_belong_to_the_model_are_refused(second: list[InputSpec], message: str) -> None:
