@@ -9,14 +9,11 @@ sentence that is not found, or a claim that the figures no longer support, is an
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
-
-import numpy as np
 
 from benchmarks.machine import ROOT
 from benchmarks.raw import unpack
@@ -38,7 +35,6 @@ class Results:
     def __init__(self, results: Path, times: Path) -> None:
         self._rows: list[dict[str, Any]] = unpack(results)["records"]
         self.world, _ = world(times, 0, 0.0)
-        self.times_ms: dict[str, list[float]] = json.loads(times.read_text(encoding="utf-8"))["times_ms"]
 
     def rows(self, scenario: str, **where: object) -> list[dict[str, Any]]:
         """Return the rows of a scenario with these column values; spaces of names are underscores."""
@@ -66,13 +62,6 @@ class Results:
 
 def sentences(found: Results) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield sentences of the page with holes ({}), and the figures that belong there."""
-    heavy, alike = found.world.heavy.mean_s(), found.world.alike.mean_s()
-    tail_ms = float(np.percentile(found.times_ms["heavy-tailed"], 99))
-    yield (
-        "A node is busy for {} ms on average for requests that are alike, and for {} ms (p99 {}) for images with the "
-        "sizes of uploads",
-        (f"{alike * 1e3:.2f}", f"{heavy * 1e3:.1f}", f"{tail_ms:.0f}"),
-    )
 
     def waits(nodes: int, balancing: str, arrivals: str = "Poisson") -> float:
         return found.figure("sizes", "p99 ms", nodes=nodes, balancing=balancing, arrivals=arrivals)
@@ -83,15 +72,9 @@ def sentences(found: Results) -> Iterator[tuple[str, tuple[str, ...]]]:
         (_whole(waits(1, "-")), _whole(waits(1000, "random")), _whole(waits(10, "least request"))),
     )
 
-    def batch(load: str, at_once: object, policy: str = "least request") -> float:
-        return found.figure("batches", f"{policy}: p99", load=load, runs_of=8, at_once=at_once)
+    def batch(load: str, at_once: object) -> float:
+        return found.figure("batches", "least request: p99", load=load, runs_of=8, at_once=at_once)
 
-    times = found.world.shared_share + (1 - found.world.shared_share) * 8
-    yield (
-        "With runs of eight, which take {} times as long as one alone, ten nodes serve 1.6 times their load without "
-        "batching; round robin ({} ms) is then as good as least request ({})",
-        (f"{times:.1f}", f"{batch('1.6', 'all', 'round robin'):.1f}", f"{batch('1.6', 'all'):.1f}"),
-    )
     yield (
         "makes batches smaller: 1.2 times the load has a p99 of {} ms instead of {}.",
         (_whole(batch("1.2", 2)), f"{batch('1.2', 'all'):.1f}"),
@@ -119,7 +102,7 @@ def sentences(found: Results) -> Iterator[tuple[str, tuple[str, ...]]]:
             _whole(lost(100, 33, counted, 2)),
         ),
     )
-    rate = 0.7 * 1000 / heavy
+    rate = 0.7 * 1000 / found.world.heavy.mean_s()
     yield (
         "1,000 nodes at 70 % answer {} images a second; with 50 kB each that is {} Gbit/s",
         (_thousands(rate), f"{rate * 50e3 * 8 / 1e9:.0f}"),
