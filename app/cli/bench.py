@@ -43,7 +43,7 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
     if specs is None:
         raise UsageError("--shape: missing, expected a shape for the model's open input sizes")
     with compiling(found.name) as show:
-        made = model.compile(args.batch, specs=specs, tune=args.tune, progress=show) or {}
+        model.compile(args.batch, specs=specs, progress=show)
     inputs = random_inputs(specs, args.batch)
     with progress(f"checking {found.name}"):
         contest = _contest(model, inputs, settings)
@@ -61,7 +61,6 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
         errors=contest.errors,
         kernels=kernels,
         peak=peak,
-        tuned=made.get("tuned") or {},
         has_bars=args.plot is not None,
     )
     if args.json:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import engine
@@ -15,7 +15,6 @@ from app.render.table import aligned
 _TITLES: Final = ("µs", "GFLOP/s", "of peak", "GB/s", "kernel", "operators")
 _BAR, _BAR_LENGTH = "█", 16
 _ENGINE_TITLES: Final = ("min", "median", "p99", "times ours", "error", "engine")
-_TUNED_TITLES: Final = ("µs", "of model's", "operator", "found fastest")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +27,6 @@ class Bench:
         times, errors: by engine, ours first.
         kernels: kernels of one run with their times.
         peak: peak FLOP/s of one core, or None if it cannot be measured.
-        tuned: measurements of tuned kernels by operator.
         has_bars: whether each kernel's time is also shown as a bar.
     """
 
@@ -39,14 +37,11 @@ class Bench:
     errors: Mapping[str, float]
     kernels: Sequence[Mapping[str, Any]]
     peak: float | None
-    tuned: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     has_bars: bool = False
 
     def text(self) -> str:
         """Return the report."""
         lines = [self._about(), "", *self._summary(), "", *self._kernels()]
-        if self.tuned:
-            lines += ["", *_tuned_table(self.tuned)]
         if len(self.times) > 1:
             lines += ["", *self._engines()]
         return "\n".join([*map(printable, lines), ""])
@@ -61,7 +56,6 @@ class Bench:
             "peak_flops_per_s": self.peak,
             "engines": {name: {**asdict(each), "error": self.errors[name]} for name, each in self.times.items()},
             "kernels": [dict(each) for each in self.kernels],
-            "tuned": {name: dict(each) for name, each in self.tuned.items()},
         }
 
     @property
@@ -136,21 +130,3 @@ class Bench:
             for name, each in self.times.items()
         ]
         return aligned([_ENGINE_TITLES, *rows], _ENGINE_TITLES[:-1])
-
-
-def tuned_short(tuned: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return a summary of the tuning for the end of a line."""
-    return f"{counted(len(tuned), 'operator')} tuned, {len(_changed(tuned))} otherwise than the model has it"
-
-
-def _tuned_table(tuned: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return a row for each operator whose fastest kernel differs from the cost model's choice."""
-    rows = [
-        (f"{each['time_us']:.1f}", f"{each['time_us'] / each['first_us']:.2f}", name, each["kernel"])
-        for name, each in _changed(tuned).items()
-    ]
-    return [tuned_short(tuned), *(aligned([_TUNED_TITLES, *rows], _TUNED_TITLES[:2]) if rows else [])]
-
-
-def _changed(tuned: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    return {name: each for name, each in tuned.items() if each["kernel"] != each["first"]}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
-from itertools import product
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -13,7 +12,6 @@ import engine
 from app.cli.arguments import models
 from app.cli.arguments.models import example_specs
 from app.cli.arguments.options import UsageError
-from app.cli.bench_report import tuned_short
 from app.cli.output import display_name, write_json
 from app.errors import ConfigError, ServiceError
 from app.messages import printable
@@ -39,8 +37,6 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
     settings = settings.model_copy(update={"backend": "compiled", "cache": True})
     if args.bundle is None and (args.oci or args.target):
         raise UsageError("--oci and --target: found without --bundle, expected with it")
-    if args.tune and args.target:
-        raise UsageError("--tune and --target: found both, expected one of them (tuning measures this machine)")
     if args.all == bool(args.model):
         raise UsageError("MODEL or --all: found " + ("both" if args.all else "neither") + ", expected one of them")
     names = models.all_names(settings) if args.all else args.model
@@ -87,7 +83,7 @@ def _batches(
         about = " · ".join(filter(None, [label, shapes, "" if batch is None else f"batch {batch}"]))
         try:
             with compiling(about) as show:
-                made = model.compile(batch, specs=specs, refresh=args.force, tune=args.tune, progress=show)
+                made = model.compile(batch, specs=specs, refresh=args.force, progress=show)
         except engine.ShapeError as error:
             if args.shape or batch is not None or model.refuses_its_sizes(error):
                 raise
@@ -104,8 +100,6 @@ def _outcome(made: dict[str, Any]) -> str:
     parts = [f"found in the cache, loaded in {time}" if made["is_cached"] else f"compiled in {time}"]
     parts.append(count_text(made["entry_bytes"], "B") if made["entry_bytes"] else "not kept: the cache takes nothing")
     parts.append(counted(made["kernels"], "kernel"))
-    if made["tuned"]:
-        parts.append(tuned_short(made["tuned"]))
     if made["fallbacks"]:
         parts.append(f"{counted(made['fallbacks'], 'operator')} on the reference")
     return " · ".join(parts)
@@ -121,10 +115,6 @@ def _write_bundle(name: str, args: argparse.Namespace, settings: Settings) -> It
     version = models.newest(files)
     model = models.prepare(files, version, models.load(version, settings), settings)
     shapes = list(_shapes(model, args))
-    if args.tune:
-        with compiling(files.name) as show:
-            for batch, specs in product(args.batch, shapes):
-                model.compile(batch, specs=specs, tune=True, progress=show)
     folder = args.bundle.removeprefix(_OCI)
     tag = _TAG if args.oci or args.bundle.startswith(_OCI) else None
     with compiling(files.name) as show:

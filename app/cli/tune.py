@@ -58,7 +58,6 @@ def _candidates(args: argparse.Namespace, threads: int) -> list[Candidate]:
         "winograd": {"winograd": ("auto", "off")},
         "passes": {"passes_off": ((), ("all",))},
         "backend": {"backend": ("compiled", "reference")},
-        "kernels": {"tune": (False, True)},
     }
     chosen = {key: value for name in args.vary for key, value in wide[name].items()}
     try:
@@ -143,7 +142,6 @@ def candidate_text(row: Mapping[str, Any]) -> str:
     words += ["no Winograd"] if row["winograd"] == "off" else []
     count = len(row["passes_off"])
     words += ["without 1 pass" if count == 1 else f"without {count} passes"] if count else []
-    words += ["kernels measured"] if row["tune"] else []
     return ", ".join([*words, *(["as served now"] if row["served"] else [])])
 
 

@@ -103,14 +103,6 @@ def _report(parser: ArgumentParser) -> None:
     parser.add_argument("-o", "--output", metavar="FILE", help="write to this file instead of stdout")
 
 
-def _tune(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--tune",
-        action="store_true",
-        help="compile again, measure the candidates for each kernel on this machine, and keep the fastest",
-    )
-
-
 def _shape(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--shape",
@@ -144,7 +136,6 @@ def _bench(parser: ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help=_MODEL)
     parser.add_argument("--batch", type=positive, metavar="N", help="batch size. Default: the exported one.")
     _shape(parser)
-    _tune(parser)
     parser.add_argument("--seconds", type=duration, default=2.0, metavar="S", help="seconds per engine. Default: 2.")
     parser.add_argument("--against", default="", metavar="ENGINES", help=f"comma-separated, of {', '.join(RIVALS)}")
     parser.add_argument("--plot", metavar="FILE", help="show times as bars, and draw them to this .svg or .png file")
@@ -161,9 +152,9 @@ def _tuning(parser: ArgumentParser) -> None:
         "--vary",
         nargs="+",
         default=[],
-        choices=("winograd", "passes", "backend", "kernels"),
+        choices=("winograd", "passes", "backend"),
         metavar="WHAT",
-        help="options to vary: winograd, passes (all or none), backend, kernels (estimated or measured)",
+        help="options to vary: winograd, passes (all or none), backend",
     )
     _shape(parser)
     parser.add_argument("--seconds", type=duration, default=1.0, metavar="S", help="seconds per candidate. Default: 1.")
@@ -176,7 +167,6 @@ def _compile(parser: ArgumentParser) -> None:
         "--batch", nargs="+", type=positive, default=[None], metavar="N", help="batch sizes. Default: the exported one."
     )
     _shape(parser)
-    _tune(parser)
     parser.add_argument("--force", action="store_true", help="compile again and replace the cache entry or the bundle")
     parser.add_argument(
         "--bundle",
@@ -354,7 +344,7 @@ so their share of peak may exceed 100 %.
         summary="measure a model with different options",
         examples="""  pnnx-serve tune digits
   pnnx-serve tune digits --batch 1 2 4 8 --vary winograd backend
-  pnnx-serve tune resnet18.pnnx.param --threads 4 --vary kernels --seconds 3
+  pnnx-serve tune resnet18.pnnx.param --threads 4 --vary winograd --seconds 3
   pnnx-serve tune superres --shape 1,1,64,64
 
 Threads are 1, 2, 4 and so on, up to --threads. Every candidate is checked against the reference first; then they run in
@@ -404,7 +394,6 @@ the next start.
         examples="""  pnnx-serve compile digits
   pnnx-serve compile resnet18.pnnx.param --batch 1 8
   pnnx-serve compile superres --shape 1,1,64,64
-  pnnx-serve compile resnet18 --tune
   pnnx-serve compile --all --store /models --cache-dir /var/cache/pnnx-serve
   pnnx-serve compile digits --bundle digits.bundle && pnnx-serve run digits.bundle --image seven.png
   pnnx-serve compile digits --batch 1 8 --bundle oci:digits.oci --target avx2

@@ -220,7 +220,6 @@ class Model:
         *,
         specs: Sequence[engine.TensorSpec] | None = None,
         refresh: bool = False,
-        tune: bool = False,
         progress: engine.Progress | None = None,
         cancelled: Callable[[], bool] | None = None,
     ) -> dict[str, Any] | None:
@@ -238,7 +237,7 @@ class Model:
                 return None
             specs = [engine.TensorSpec(array.shape, array.dtype) for array in inputs.values()]
         given: dict[str, Any] = {"progress": progress, "cancelled": cancelled}
-        return self.session.prepare(batch, specs=specs, refresh=refresh, tune=tune, **given)
+        return self.session.prepare(batch, specs=specs, refresh=refresh, **given)
 
     def warm_up(self, progress: engine.Progress | None = None, cancelled: Callable[[], bool] | None = None) -> bool:
         """Compile, and run once on the inputs in the model's folder or on zeros, including postprocessing.

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import product
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import Field, StrictBool, model_validator
+from pydantic import Field, model_validator
 
 import engine
 from app.schema import Section
@@ -27,14 +27,12 @@ class Build:
 
     Args:
         passes_off: disabled graph passes, in order.
-        tune: whether kernels are chosen by measurement.
     """
 
     backend: Literal["compiled", "reference"] = "compiled"
     threads: int = 1
     winograd: Literal["auto", "off"] = "auto"
     passes_off: tuple[str, ...] = ()
-    tune: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,9 +65,6 @@ class Grid(Section):
     passes_off: Annotated[
         tuple[Annotated[tuple[str, ...], Field(max_length=32)], ...], Field(min_length=1, max_length=16)
     ] = Field(default=((),), description="Lists of graph optimisations to leave out; all: of all of them.")
-    tune: Annotated[tuple[StrictBool, ...], Field(min_length=1, max_length=2)] = Field(
-        default=(False,), description="Whether kernels are measured against each other when it is compiled."
-    )
     seconds: Annotated[float, Field(gt=0, le=30, allow_inf_nan=False)] = Field(
         default=1.0, description="Time for the runs of each candidate."
     )
@@ -101,9 +96,9 @@ class Grid(Section):
         return list(found)
 
     def _every(self, threads: tuple[int, ...]) -> Iterator[Candidate]:
-        axes = (self.backend, threads, self.winograd, map(_spelt_out, self.passes_off), self.tune, self.batch)
-        for backend, count, winograd, passes_off, tune, batch in product(*axes):
-            build = Build(backend=backend, threads=count, winograd=winograd, passes_off=passes_off, tune=tune)
+        axes = (self.backend, threads, self.winograd, map(_spelt_out, self.passes_off), self.batch)
+        for backend, count, winograd, passes_off, batch in product(*axes):
+            build = Build(backend=backend, threads=count, winograd=winograd, passes_off=passes_off)
             if backend == "reference":  # the numpy layers have no such options
                 build = Build(backend=backend, threads=max(threads))
             yield Candidate(build=build, batch=batch)

@@ -68,18 +68,18 @@ class Sessions:
         """
         self._stack.enter_context(charged(session.estimate_bytes(inputs) + sum(each.nbytes for each in inputs)))
         specs = [engine.TensorSpec(each.shape, each.dtype) for each in inputs]
-        session.prepare(specs=specs, tune=build.tune, progress=progress, cancelled=self._cancelled)
+        session.prepare(specs=specs, progress=progress, cancelled=self._cancelled)
 
 
 def open_build(graph: engine.RuntimeGraph, build: Build, settings: Settings) -> engine.Session:
-    """Return a session of a build. Tuned kernels are not cached, so they do not affect serving."""
+    """Return a session of a build."""
     return engine.Session(
         graph,
         backend=build.backend,
         threads=build.threads,
         winograd=build.winograd,
         passes_off=build.passes_off,
-        cache=None if build.tune else cache_of(settings),
+        cache=cache_of(settings),
         cache_max_bytes=settings.cache_max_bytes,
         instances_max_bytes=budget_bytes(settings.instances_max_bytes, settings.workers),
     )

@@ -313,4 +313,4 @@ def _command(candidate: Candidate, name: str, shapes: Sequence[Sequence[int]]) -
         words += ["--winograd", "off"]
     if build.passes_off:
         words += ["--passes-off", ",".join(build.passes_off)]
-    return [*words, "--tune"] if build.tune else words
+    return words

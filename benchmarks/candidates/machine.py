@@ -19,12 +19,16 @@ from engine.compiler.kernels.winograd import blocking as winograd
 from engine.compiler.kernels.winograd.stages import Scratch, emit_input, emit_output, emit_product, spread
 from engine.compiler.kernels.winograd.transforms import Filtering
 from engine.compiler.measuring import probes
-from engine.compiler.tuning.tuner import idle_cost
 from tests.engine.compiler.machines import MACHINES
 
 # A branch that is guessed wrong at the end of a loop, and a call.
 _MISSED = 20.0
 _CHANNELS = 256
+
+
+def idle_cost(chunks: int) -> float:
+    """Return the cost of idle threads, as a factor averaged over the usual numbers of threads."""
+    return sum(part * threads * -(-chunks // threads) / chunks for threads, part in winograd.THREADS)
 
 
 class Machine:

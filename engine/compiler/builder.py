@@ -88,7 +88,6 @@ class Builder:
         specs: Sequence[TensorSpec],
         *,
         refresh: bool = False,
-        tune: bool = False,
         progress: Progress = silent,
         cores: int = 0,
     ) -> Program:
@@ -96,7 +95,6 @@ class Builder:
 
         Args:
             refresh: compile even if the cache or a bundle has the program, and replace it in the cache.
-            tune: compile, measure kernels against each other, and remember the fastest.
             progress: receives the progress.
             cores: number of cores to use; 0 for a background compile, which uses idle time of one core.
 
@@ -106,7 +104,7 @@ class Builder:
             EngineError: an operator does not accept these shapes.
         """
         start, progress = time.perf_counter(), cancellable_progress(progress)
-        if not refresh and not tune and not self.carries(specs):
+        if not refresh and not self.carries(specs):
             program = self.bound_program(specs)
             if program is not None:
                 return program
@@ -115,7 +113,7 @@ class Builder:
                     return self._symbolic_program(specs, progress, cores)
                 except CompileError:  # with fixed sizes it may be possible
                     self._templates.close()
-        executable, is_cached, entry_bytes = self._obtain(specs, refresh or tune, progress, cores, tune)
+        executable, is_cached, entry_bytes = self._obtain(specs, refresh, progress, cores)
         program = self._loaded(replace(executable, constants=self._placed(executable)), specs, progress)
         self._pipeline.release(needs_graph=executable.needs_graph)
         object_code.release_memory()
@@ -305,7 +303,7 @@ class Builder:
         return with_own_weights(self._obtain(specs, False, cancellable_progress(progress), cores)[0])
 
     def _obtain(
-        self, specs: Sequence[TensorSpec], refresh: bool, progress: Progress, cores: int, tune: bool = False
+        self, specs: Sequence[TensorSpec], refresh: bool, progress: Progress, cores: int
     ) -> tuple[Executable, bool, int]:
         """Return an executable, whether it was in the cache, and its bytes there."""
         carried = None if refresh or self.carried is None else self.carried.load(specs)
@@ -317,12 +315,12 @@ class Builder:
             )
         self.host = self._own  # not the bundle's host
         if self._cache is None:
-            return self._pipeline.compile(specs, self.host, progress, cores, tune=tune), False, 0
+            return self._pipeline.compile(specs, self.host, progress, cores), False, 0
         key = self._key(specs)
         found = None if refresh else self._cache.load(key)
         if found is not None and self._fits(found.executable, specs, progress):
             return found.executable, True, found.bytes
-        executable = self._pipeline.compile(specs, self.host, progress, cores, tune=tune)
+        executable = self._pipeline.compile(specs, self.host, progress, cores)
         is_wanted = refresh or not self.is_dynamic or self._kept < MAX_KEPT
         if not is_wanted or not is_unchanged():
             return executable, False, 0

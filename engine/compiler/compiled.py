@@ -207,14 +207,12 @@ class CompiledGraph:
         specs: Sequence[TensorSpec],
         *,
         refresh: bool = False,
-        tune: bool = False,
         progress: Progress = silent,
     ) -> dict[str, Any]:
         """Compile the program for inputs of these shapes unless it exists; describe it as plain data.
 
         Args:
             refresh: compile even if the program exists, here or in the cache.
-            tune: the same, with kernels measured against each other.
             progress: receives the progress.
 
         Raises:
@@ -222,9 +220,9 @@ class CompiledGraph:
             CompileError: generated code is not valid.
             EngineError: an operator does not accept these shapes.
         """
-        make = partial(self.builder.program, refresh=refresh, tune=tune, progress=progress, cores=self._cores)
+        make = partial(self.builder.program, refresh=refresh, progress=progress, cores=self._cores)
         with self._defects.collecting(self._graph):
-            program = self.instances.prepare(specs, make, refresh=refresh or tune)
+            program = self.instances.prepare(specs, make, refresh=refresh)
             self.builder.prepare_subgraphs(program, specs)
         return describe(program)
 
@@ -280,7 +278,6 @@ def describe(program: Program) -> dict[str, Any]:
     return {
         "kernels": len(executable.steps),
         "fallbacks": len(executable.calls),
-        "tuned": executable.tuned,
         "arena_bytes": executable.arena_bytes,
         "constant_bytes": executable.constant_bytes,
         "is_cached": origin.is_cached,

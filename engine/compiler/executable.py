@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from sys import intern
-from typing import Any, overload
+from typing import overload
 
 import numpy as np
 
@@ -249,7 +249,6 @@ class Executable:
         fault_flag: byte of the arena where kernels store a FaultFlag.
         operators: names of the operators of the optimised graph.
         passes: reports of the passes.
-        tuned: measurements of the kernel of each operator, as plain data.
         buffers: use of the arena over time.
     """
 
@@ -265,7 +264,6 @@ class Executable:
     tables_at: int | None = None
     operators: tuple[str, ...] = ()
     passes: tuple[PassReport, ...] = ()
-    tuned: dict[str, dict[str, Any]] = field(default_factory=dict)
     buffers: Buffers = field(default_factory=Buffers)
     weights: Array = field(default_factory=lambda: np.empty(0, np.uint8), compare=False)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -31,7 +30,6 @@ from engine.tensor import TensorSpec, is_known, known_value
 if TYPE_CHECKING:
     from engine.compiler.dynamic.template import Template
     from engine.compiler.lowering import Lowering
-    from engine.compiler.lowering.selection import Selector
 
 M = TypeVar("M")
 
@@ -44,34 +42,27 @@ ATTEMPTS = 8
 class RetryState:
     """Kernels that failed to compile, and what the next attempt does instead.
 
-    Args:
-        exclude: excludes a kernel of an operator, given why it failed; returns whether there was a choice.
-
     Attributes:
         unfused: operators that are not fused with others.
         refused: operators left to the reference, with the reason.
     """
 
-    def __init__(self, exclude: Callable[[str, str], bool]) -> None:
+    def __init__(self) -> None:
         self.unfused: set[str] = set()
         self.refused: dict[str, str] = {}
-        self._exclude = exclude
-        self._tried: set[str] = set()
 
     def learn(self, reasons: Mapping[str, str]) -> bool:
         """Choose something else for these operators; return whether that is possible for any.
 
-        The next kernel comes first, then the kernel without fused operators, then the reference.
+        The kernel without fused operators comes first, then the reference.
 
         Args:
             reasons: operator -> why its kernel failed.
         """
         if reasons.keys() <= self.refused.keys():
             return False
-        has_other = {name for name, why in reasons.items() if self._exclude(name, why)}
-        self.refused.update({name: why for name, why in reasons.items() if name in self.unfused - has_other})
-        self.unfused.update(reasons.keys() - (has_other - self._tried))
-        self._tried.update(reasons)
+        self.refused.update({name: why for name, why in reasons.items() if name in self.unfused})
+        self.unfused.update(reasons)
         return True
 
 
@@ -95,39 +86,17 @@ class CompilePipeline:
             None  # flattened outputs of the optimised and the original graph
         )
 
-    def compile(
-        self,
-        specs: Sequence[TensorSpec],
-        host: Host,
-        progress: Progress,
-        cores: int,
-        *,
-        tune: bool = False,
-    ) -> Executable:
+    def compile(self, specs: Sequence[TensorSpec], host: Host, progress: Progress, cores: int) -> Executable:
         """Return the executable for inputs of these shapes.
 
-        If a kernel fails, the next candidate is tried, then one without fused operators, then the reference.
+        If a kernel fails, one without fused operators is tried, then the reference.
 
         Raises:
             RunCancelledError, CompileError, EngineError: as ``Builder.program`` says.
         """
-        # A start from the cache does not need kernels and rules, whose import takes longer than all of it.
-        from engine.compiler.lowering.selection import ExcludingSelector
-        from engine.compiler.tuning.stopwatch import Stopwatch
-        from engine.compiler.tuning.tuner import Tuner
-
-        stopwatch = Stopwatch(host, _weights_bytes(self._graph)) if tune else None
-        tuner = Tuner(self._options.cache, host, stopwatch)
-        select = ExcludingSelector(tuner)
-        weights = None if tune else self._weights
-        retries = RetryState(select.exclude)
-        lower = partial(self._lower, specs, host, retries, progress, select, weights)
-
-        def make() -> Executable:
-            executable = self._assemble(self._lower_or_unchanged(lower), progress, cores, weights)
-            return replace(executable, tuned=tuner.measured)
-
-        return self._with_retries(retries, make)
+        retries = RetryState()
+        lower = partial(self._lower, specs, host, retries, progress)
+        return self._with_retries(retries, lambda: self._assemble(self._lower_or_unchanged(lower), progress, cores))
 
     def template(self, specs: Sequence[TensorSpec], host: Host, progress: Progress, cores: int) -> Template:
         """Return the template for inputs of these shapes and of all others that pass its guards.
@@ -138,14 +107,11 @@ class CompilePipeline:
         Raises:
             RunCancelledError, CompileError, EngineError: as ``Builder.program`` says.
         """
-        from engine.compiler.lowering.selection import ExcludingSelector, select_first
-
-        select = ExcludingSelector(select_first)
-        retries = RetryState(select.exclude)
+        retries = RetryState()
 
         def make() -> Template:
             env, symbolic = self._symbolic_specs(specs)
-            lower = partial(self._lower, symbolic, host, retries, progress, select, self._weights)
+            lower = partial(self._lower, symbolic, host, retries, progress)
             return self._assemble_template(self._lower_or_unchanged(lower), env, symbolic, progress, cores)
 
         return self._with_retries(retries, make)
@@ -261,10 +227,9 @@ class CompilePipeline:
         host: Host,
         retries: RetryState,
         progress: Progress,
-        select: Selector,
-        weights: Weights | None,
     ) -> Lowering:
         """Lower operators to steps."""
+        # A start from the cache does not need kernels and rules, whose import takes longer than all of it.
         from engine.compiler.lowering import Lowering, lower
         from engine.compiler.lowering.containers import flattened_outputs
         from engine.compiler.lowering.low_precision import LowPrecision, low_precision_of
@@ -290,18 +255,17 @@ class CompilePipeline:
             self._options,
             retries.unfused,
             retries.refused,
-            select,
-            weights,
+            self._weights,
             low_precision,
         )
         lower(lowering, lambda number: progress("lowering", number, len(graph.operators)))
         return lowering
 
-    def _assemble(self, lowering: Lowering, progress: Progress, cores: int, weights: Weights | None) -> Executable:
+    def _assemble(self, lowering: Lowering, progress: Progress, cores: int) -> Executable:
         """Make the code and the memory plan of a lowered graph."""
         from engine.compiler.assembly.generation import make_executable
 
-        executable = make_executable(lowering, self._reports(lowering), progress, cores, weights=weights)
+        executable = make_executable(lowering, self._reports(lowering), progress, cores, weights=self._weights)
         values = [lowering.values.get(name) for name in lowering.outputs]
         check_output_shapes(
             executable, {k: v.sizes for k, v in enumerate(values) if isinstance(v, TensorSpec) and v.is_static}
@@ -334,10 +298,6 @@ def _check_axes(known: Iterable[object]) -> None:
 
 def _returned(graph: RuntimeGraph) -> list[str]:
     return [op.inputs[0] for op in graph.source.operators if op.type == "pnnx.Output"]
-
-
-def _weights_bytes(graph: RuntimeGraph) -> int:
-    return sum(each.data.nbytes for op in graph.operators for each in op.attributes.values())
 
 
 def _first(reasons: Mapping[str, str]) -> str:

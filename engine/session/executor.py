@@ -85,14 +85,12 @@ class Executor:
         specs: Sequence[TensorSpec],
         *,
         refresh: bool = False,
-        tune: bool = False,
         progress: Progress = silent,
     ) -> dict[str, Any]:
         """Compile a graph for inputs of these shapes ahead of its first run.
 
         Args:
             refresh: compile again what was compiled before.
-            tune: the same, with candidate kernels timed against each other.
 
         Returns:
             What was made, as plain data; only ``failure`` where nothing was.
@@ -101,9 +99,7 @@ class Executor:
             CompileError: it must be compiled and cannot.
             RunCancelledError: the run was cancelled.
         """
-        return self._policy.prepare(
-            graph, lambda compiled: compiled.prepare(specs, refresh=refresh, tune=tune, progress=progress)
-        )
+        return self._policy.prepare(graph, lambda compiled: compiled.prepare(specs, refresh=refresh, progress=progress))
 
     def request(self, graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> None:
         """Count an occurrence of these shapes: if they come again, they are compiled in the background."""

@@ -272,7 +272,6 @@ class Session:
         *,
         specs: Sequence[TensorSpec] | None = None,
         refresh: bool = False,
-        tune: bool = False,
         progress: Progress | None = None,
         cancelled: Callable[[], bool] | None = None,
     ) -> dict[str, Any] | None:
@@ -282,8 +281,6 @@ class Session:
             batch: another batch size than theirs.
             specs: of the inputs, in graph order; by default the exported ones.
             refresh: compile again what was compiled before, here or in the cache.
-            tune: the same, with the best candidates for each kernel timed on this machine, which takes some seconds;
-                the winners are stored with the cache, for all later compilations.
             progress: called with the progress.
             cancelled: called between kernels, returns whether to stop.
 
@@ -303,7 +300,7 @@ class Session:
             return None
         with cancelling(cancelled):
             graph, known = self._batches.graph_for(known, compiling=True)
-            return self._executor.prepare(graph, known, refresh=refresh, tune=tune, progress=progress or silent)
+            return self._executor.prepare(graph, known, refresh=refresh, progress=progress or silent)
 
     def carries(self, specs: Sequence[TensorSpec]) -> bool:
         """Return whether the bundle the graph came from has a program for inputs of these shapes; false for a pair.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -14,7 +14,6 @@ from engine.compiler.kernels.kernel import Kernel
 from engine.compiler.lowering.fusion import Fused, ImageOf, Result, as_image, fuse_following, unfused
 from engine.compiler.lowering.layout import NO_BORDER, Border
 from engine.compiler.lowering.lowering import Lowering
-from engine.compiler.lowering.selection import K
 from engine.compiler.lowering.steps import FLOAT64, KernelStep, Lowered, NotLoweredError, computable, copy, kernel_step
 from engine.compiler.lowering.terms.term import with_known_parameters
 from engine.compiler.storage import FLOAT32, View, channels_last, row_major
@@ -51,10 +50,6 @@ class Context:
         """Return the processor to make kernels for."""
         host = self.lowering.host
         return host.of_doubles if self.dtype == FLOAT64 else host
-
-    def select(self, candidates: Iterator[K], step_of: Callable[[K], KernelStep]) -> KernelStep:
-        """Return the step of one of several kernels for the same result, the cheapest first by their cost models."""
-        return self.lowering.select(self.op.name, candidates, step_of)
 
     @property
     def result_spec(self) -> TensorSpec:

@@ -13,7 +13,6 @@ from engine.compiler.codegen.host import Host
 from engine.compiler.lowering.canonical import canonical_layer
 from engine.compiler.lowering.layout import LayoutPlan, plan_layout
 from engine.compiler.lowering.low_precision import LowPrecision
-from engine.compiler.lowering.selection import Selector, select_first
 from engine.compiler.lowering.steps import FLOAT64, NotLoweredError, Step
 from engine.compiler.lowering.terms.term import Term, term_of
 from engine.compiler.storage import FLOAT32, Storage, View, constant, new_fault_flag
@@ -51,7 +50,6 @@ class Lowering:
         inputs, outputs: names of the operands the graph takes and returns, as a caller counts them.
         unfused: operators whose kernels fuse nothing that follows.
         refused: operators that are left to the reference, with the reason.
-        select: selects one of several kernels for a result.
         weights: store of all programs of the graph; None where each has its own weights.
         low_precision: its 16-bit floats.
 
@@ -75,7 +73,6 @@ class Lowering:
     options: Options = field(default_factory=Options)
     unfused: Collection[str] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
-    select: Selector = select_first
     weights: WeightPacker | None = None
     low_precision: LowPrecision = field(default_factory=LowPrecision)
     layout: LayoutPlan = field(init=False)

@@ -190,15 +190,6 @@ def test_what_is_no_shape_is_a_wrong_call(shape: str, capsys: pytest.CaptureFixt
     assert exit.value.code == 2 and "expected sizes by comma" in capsys.readouterr().err
 
 
-def test_tuning_compiles_anew_and_says_what_came_of_it(
-    store: Path, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for _ in range(2):
-        status, (line,), _ = compiled("linear", "--tune", capsys=capsys)
-        assert status == 0
-        assert re.search(r"linear · compiled in .* · 1 operator tuned, [01] otherwise than the model has it$", line)
-
-
 def test_all_models_of_the_store_are_compiled(store: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, lines, error = compiled("--all", capsys=capsys)
     assert {line.split(" · ")[0] for line in lines} <= {path.name for path in store.iterdir()}

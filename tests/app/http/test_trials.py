@@ -64,7 +64,8 @@ def test_candidates_are_told_of_while_they_are_measured(client: Client) -> None:
     [
         ("plus", {"threads": [9999]}, 400, "found 9999"), ("plus", {"batch": [-1]}, 400, "batch.0"),
         ("plus", {"passes_off": [["x"]]}, 400, "found 'x'"), ("plus", {"other": 1}, 400, "other"),
-        ("plus", {"batch": list(range(1, 17)), "passes_off": [[], ["all"]], "tune": [True, False]}, 400, "candidates"),
+        ("plus", {"batch": list(range(1, 17)), "passes_off": [[], ["all"]], "winograd": ["auto", "off"]},
+         400, "candidates"),
         ("plus", {"sample": "../1/model.pnnx.bin"}, 404, "no sample"), ("open", QUICK, 400, "size open"),
         ("unknown", QUICK, 404, "unknown"), ("plus", [], 400, "body"),
     ],

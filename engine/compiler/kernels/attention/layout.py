@@ -13,7 +13,7 @@ from engine.compiler.codegen.ir import Sizes
 from engine.compiler.kernels.attention.mask_range import MaskRange
 from engine.compiler.kernels.attention.rows import Mask, RowCode
 from engine.compiler.kernels.channels import Panel, panels_of, width_of
-from engine.compiler.kernels.convolution.tiles import rank_tiles
+from engine.compiler.kernels.convolution.tiles import choose_tile
 from engine.compiler.kernels.grid import Grid
 from engine.compiler.kernels.kernel import Kernel, derived
 from engine.compiler.kernels.products.matrix import Matrix
@@ -226,5 +226,5 @@ def choose_rows(
     """Return the queries of a tile, and the vectors of a panel of keys and of values."""
     # Small causal tiles compute fewer scores that the mask discards.
     columns = min(hint(queries), host.lanes) if is_causal else queries
-    tile = rank_tiles(host, 1, columns, TYPICAL_KEYS if is_symbolic(keys) else keys, width)[0]
+    tile = choose_tile(host, 1, columns, TYPICAL_KEYS if is_symbolic(keys) else keys, width)
     return tile.columns, (tile.vectors, max(1, (host.registers - host.reserved_registers) // (tile.columns + 1)))

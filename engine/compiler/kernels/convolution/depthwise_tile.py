@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from engine.compiler.codegen.host import Host
-from engine.compiler.kernels.convolution.tiles import MOST_RANKED, expected_sizes, mean_count
+from engine.compiler.kernels.convolution.tiles import expected_sizes, mean_count
 
 # Largest number of unrolled products of a tile; beyond it taps are loops.
 UNROLLED = 400
@@ -43,47 +43,30 @@ def choose_tile(
     stride: tuple[int, int],
     dilation: tuple[int, int],
 ) -> DepthwiseTile:
-    """Return the cheapest tile; see ``rank_tiles``."""
-    return rank_tiles(host, rows, columns, kernel, stride, dilation)[0]
-
-
-def rank_tiles(
-    host: Host,
-    rows: int,
-    columns: int,
-    kernel: tuple[int, int],
-    stride: tuple[int, int],
-    dilation: tuple[int, int],
-    count: int = 1,
-) -> list[DepthwiseTile]:
-    """Return the cheapest tiles, best first: recomputed pixels, repeated loads and short dependency chains count.
-
-    Args:
-        count: number wanted; there may be fewer.
-    """
-    return list(_ranked(host, expected_sizes(rows), expected_sizes(columns), kernel, stride, dilation)[:count])
+    """Return the cheapest tile: recomputed pixels, repeated loads and short dependency chains count."""
+    return _cheapest(host, expected_sizes(rows), expected_sizes(columns), kernel, stride, dilation)
 
 
 @lru_cache(maxsize=1024)
-def _ranked(
+def _cheapest(
     host: Host,
     rows: range,
     columns: range,
     kernel: tuple[int, int],
     stride: tuple[int, int],
     dilation: tuple[int, int],
-) -> tuple[DepthwiseTile, ...]:
+) -> DepthwiseTile:
     heights, widths = (range(1, min(most, size.start) + 1) for most, size in ((ROWS, rows), (COLUMNS, columns)))
     shapes = [DepthwiseTile(r, c) for r in heights for c in widths]
     fitting = [tile for tile in shapes if tile.rows * tile.columns * kernel[0] * kernel[1] <= UNROLLED]
     if not fitting:
-        return (DepthwiseTile(1, min(columns.start, host.registers // 2 - 2)),)
+        return DepthwiseTile(1, min(columns.start, host.registers // 2 - 2))
 
     def cost(tile: DepthwiseTile) -> float:
         count = mean_count(rows, tile.rows) * mean_count(columns, tile.columns)
         return count * _cycles(host, tile, kernel, stride, dilation)
 
-    return tuple(sorted(fitting, key=cost)[:MOST_RANKED])
+    return min(fitting, key=cost)
 
 
 def _cycles(

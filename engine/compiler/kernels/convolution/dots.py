@@ -21,7 +21,7 @@ from engine.compiler.kernels.channels import Panel, load_panel, panels_of, unrol
 from engine.compiler.kernels.convolution.conv import Conv
 from engine.compiler.kernels.convolution.conv_tile import FEW, TileWriter, emit_tile
 from engine.compiler.kernels.convolution.grouped import vector_cost
-from engine.compiler.kernels.convolution.tiles import ConvTile, expected_sizes, rank_by_cost
+from engine.compiler.kernels.convolution.tiles import ConvTile, cheapest_of, expected_sizes
 from engine.compiler.kernels.folding import fold_lanes, total
 from engine.tensor import Array
 
@@ -206,17 +206,13 @@ def is_faster(host: Host, dots: Dots) -> bool:
     return dots.outputs * (dots.runs * dots.vectors + FOLDING) < (1 - LEAST_SAVED) * alone
 
 
-def rank_dot_tiles(host: Host, rows: int, columns: int, dots: Dots, count: int = 1) -> list[ConvTile]:
-    """Return the cheapest pixel tiles, best first: recomputed pixels, loads, prologues and epilogues count.
-
-    Args:
-        count: number wanted; there may be fewer.
-    """
-    return list(_ranked(host, expected_sizes(rows), expected_sizes(columns), dots)[:count])
+def choose_dot_tile(host: Host, rows: int, columns: int, dots: Dots) -> ConvTile:
+    """Return the cheapest pixel tile: recomputed pixels, loads, prologues and epilogues count."""
+    return _cheapest(host, expected_sizes(rows), expected_sizes(columns), dots)
 
 
 @lru_cache(maxsize=1024)
-def _ranked(host: Host, rows: range, columns: range, dots: Dots) -> tuple[ConvTile, ...]:
+def _cheapest(host: Host, rows: range, columns: range, dots: Dots) -> ConvTile:
     # A vector of weights for every output channel stays in registers, and one vector of pixels.
     limit = max(1, min(host.registers - dots.outputs - 1, MOST_SUMS) // dots.outputs)
 
@@ -225,4 +221,4 @@ def _ranked(host: Host, rows: range, columns: range, dots: Dots) -> tuple[ConvTi
         sums, loads = pixels * dots.outputs, (pixels + dots.outputs) / host.repeats_a_product
         return dots.runs * dots.vectors * max(sums, host.products_in_flight, loads) + 60 + FOLDING * sums
 
-    return rank_by_cost(rows, columns, limit, cost)
+    return cheapest_of(rows, columns, limit, cost)

@@ -20,7 +20,7 @@ from engine.compiler.codegen.ir import Function, Index, Module, Value, lanes_of,
 from engine.compiler.kernels.channels import Panel, fitting_lanes, vectors_of
 from engine.compiler.kernels.convolution.conv import Conv
 from engine.compiler.kernels.convolution.conv_tile import TileWriter, emit_tile
-from engine.compiler.kernels.convolution.tiles import ConvTile, expected_sizes, rank_by_cost
+from engine.compiler.kernels.convolution.tiles import ConvTile, cheapest_of, expected_sizes
 
 # Largest number of products of a row of taps that is unrolled.
 UNROLLED = 400
@@ -86,7 +86,7 @@ def vector_cost(host: Host, lanes: int) -> float:
     return 0.5 if is_halved and 2 * lanes <= host.lanes else 1.0
 
 
-def rank_grouped_tiles(
+def choose_grouped_tile(
     host: Host,
     rows: int,
     columns: int,
@@ -94,18 +94,16 @@ def rank_grouped_tiles(
     stride: int,
     dilation: int,
     inputs: int,
-    count: int = 1,
-) -> list[ConvTile]:
-    """Return the cheapest pixel tiles, best first: recomputed pixels, shuffles, prologues and epilogues count.
+) -> ConvTile:
+    """Return the cheapest pixel tile: recomputed pixels, shuffles, prologues and epilogues count.
 
     Args:
         kernel: taps (down, across), those of all planes counted as down.
         stride, dilation: across.
         inputs: channels of a group.
-        count: number wanted; there may be fewer.
     """
     sizes = map(expected_sizes, (rows, columns))
-    return list(_ranked(host, *sizes, kernel, stride, dilation, inputs)[:count])
+    return _cheapest(host, *sizes, kernel, stride, dilation, inputs)
 
 
 def is_unrolled(across: int, inputs: int) -> bool:
@@ -114,7 +112,7 @@ def is_unrolled(across: int, inputs: int) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _ranked(
+def _cheapest(
     host: Host,
     rows: range,
     columns: range,
@@ -122,7 +120,7 @@ def _ranked(
     stride: int,
     dilation: int,
     inputs: int,
-) -> tuple[ConvTile, ...]:
+) -> ConvTile:
     down, across = kernel
     written = across if is_unrolled(across, inputs) else 1
     limit = max(1, min(host.most_rows(1), UNROLLED // (written * inputs)))
@@ -137,7 +135,7 @@ def _ranked(
         step = max(pixels * across + shuffled, host.products_in_flight * across) + 0.5 * across + spilled
         return down * (inputs * step + 0.5 * shuffled) + 60 + 2.5 * pixels
 
-    return rank_by_cost(rows, columns, limit, cost)
+    return cheapest_of(rows, columns, limit, cost)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ A symbolic size stands for a range of sizes around its hint, over which costs ar
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -46,8 +47,6 @@ PANEL_SIZES = (2, 3, 4, 1, 6, 8)
 # Tiles of two widths double the code (some 10 ms of LLVM): least savings, as a share and in cycles.
 LEAST_SAVED = 0.01
 LEAST_CYCLES = 20_000
-# Ranked tiles that are kept.
-MOST_RANKED = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,44 +78,28 @@ def choose_tile(
     *,
     may_vary: bool = False,
 ) -> ConvTile:
-    """Return the cheapest tile; see ``rank_tiles``."""
-    return rank_tiles(host, rows, columns, out_channels, taps, sizes, may_vary=may_vary)[0]
-
-
-def rank_tiles(
-    host: Host,
-    rows: int,
-    columns: int,
-    out_channels: int,
-    taps: int = 256,
-    sizes: Sequence[int] = PANEL_SIZES,
-    *,
-    may_vary: bool = False,
-    count: int = 1,
-) -> list[ConvTile]:
-    """Return the cheapest tiles, best first: recomputed pixels, empty lanes and excess loads count.
+    """Return the cheapest tile: recomputed pixels, empty lanes and excess loads count.
 
     Args:
         rows, columns: of the image; for symbolic sizes the average over expected sizes is minimised.
         taps: products summed for one output value; with few of them, prologue and epilogue matter.
         sizes: panel widths to try, in vectors.
         may_vary: whether the last tiles of a row may be a column narrower.
-        count: number wanted; there may be fewer.
     """
     images = expected_sizes(rows), expected_sizes(columns)
-    return list(_ranked(host, *images, *hint((out_channels, taps)), tuple(sizes), may_vary)[:count])
+    return _cheapest(host, *images, *hint((out_channels, taps)), tuple(sizes), may_vary)
 
 
 @lru_cache(maxsize=4096)
-def _ranked(
+def _cheapest(
     host: Host, rows: range, columns: range, out_channels: int, taps: int, sizes: tuple[int, ...], may_vary: bool
-) -> tuple[ConvTile, ...]:
+) -> ConvTile:
     vectors_of_all = len(vectors_of(out_channels, host.lanes))
     arrival = _arrival(host, vectors_of_all, taps)
     if arrival and rows[-1] * columns[-1] == 1 and host.memory.late_cost > 0:
         # Wide panels read 8 % faster there (Intel Xeon), narrow ones 4 % on Zen 5.
         sizes = tuple(sorted(sizes, reverse=True))
-    found: list[tuple[float, ConvTile]] = []
+    found = [(math.inf, ConvTile(1, 1, 1))]
     for vectors in sizes:
         limit = host.most_rows(vectors)
         if limit < 1 or vectors > max(vectors_of_all, 1):
@@ -136,12 +119,11 @@ def _ranked(
                     if saved > LEAST_SAVED * row and down * saved > LEAST_CYCLES:
                         row, tile = varied, replace(tile, varies=True)
                 found.append((down * row, tile))
-    cheapest = sorted(found, key=lambda each: each[0])[:MOST_RANKED]
-    return tuple(tile for _, tile in cheapest) or (ConvTile(1, 1, 1),)
+    return min(found, key=lambda each: each[0])[1]
 
 
-def rank_by_cost(rows: range, columns: range, limit: int, cost: Callable[[ConvTile], float]) -> tuple[ConvTile, ...]:
-    """Return tiles of one vector and at most ``limit`` pixels, by their average cost over images of these sizes.
+def cheapest_of(rows: range, columns: range, limit: int, cost: Callable[[ConvTile], float]) -> ConvTile:
+    """Return the tile of one vector and at most ``limit`` pixels that is cheapest for images of these sizes.
 
     Args:
         cost: of one tile.
@@ -155,7 +137,7 @@ def rank_by_cost(rows: range, columns: range, limit: int, cost: Callable[[ConvTi
     def of_all(tile: ConvTile) -> float:
         return mean_count(rows, tile.rows) * mean_count(columns, tile.columns) * cost(tile)
 
-    return tuple(sorted(tiles, key=of_all)[:MOST_RANKED]) or (ConvTile(1, 1, 1),)
+    return min(tiles, key=of_all, default=ConvTile(1, 1, 1))
 
 
 def _cycles_of_all(host: Host, tile: ConvTile, count: int, taps: int, arrival: float = 0.0) -> float:

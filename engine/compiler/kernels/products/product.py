@@ -17,7 +17,7 @@ from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, hint, is_dynamic
 from engine.compiler.kernels.channels import Panel, cases, fitting_lanes, load_panel, panels_of, starts_of, width_of
 from engine.compiler.kernels.convolution.conv_tile import EXPENSIVE
-from engine.compiler.kernels.convolution.tiles import rank_tiles
+from engine.compiler.kernels.convolution.tiles import choose_tile
 from engine.compiler.kernels.expr import cost
 from engine.compiler.kernels.grid import Grid
 from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, derived, start
@@ -203,10 +203,5 @@ def is_supported_layout(host: Host, sizes: tuple[int, ...], strides: tuple[int, 
 
 def choose_product_tile(host: Host, rows: int, columns: int, terms: int) -> tuple[int, int]:
     """Return the rows of a tile and the vectors of a panel."""
-    tile = rank_tiles(host, 1, rows, columns, terms)[0]
+    tile = choose_tile(host, 1, rows, columns, terms)
     return tile.columns, tile.vectors
-
-
-def rank_product_tiles(host: Host, rows: int, columns: int, terms: int, count: int) -> list[tuple[int, int]]:
-    """Return rows and vectors of the cheapest tiles, best first."""
-    return [(tile.columns, tile.vectors) for tile in rank_tiles(host, 1, rows, columns, terms, count=count)]

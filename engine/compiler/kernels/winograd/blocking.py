@@ -283,18 +283,7 @@ def _work(
     return _Work(host, tiles, filtering, in_channels, count, planes)
 
 
-def choose(
-    host: Host, stride: int, rows: int, columns: int, in_channels: int, out_channels: int, batch: int
-) -> Filtering | None:
-    """Return the fastest 3×3 Winograd convolution to images of rows × columns; None if a direct one is as fast.
-
-    See ``rank``.
-    """
-    offered = [Filtering(output_tile, stride) for output_tile in OFFERED[stride]]
-    return rank(host, offered, rows, columns, in_channels, out_channels, batch)[0]
-
-
-def rank(
+def choose_filtering(
     host: Host,
     offered: Sequence[Filtering],
     rows: int,
@@ -304,11 +293,11 @@ def rank(
     batch: int,
     *,
     planes: int = 1,
-) -> list[Filtering | None]:
-    """Return Winograd convolutions to images of rows × columns, and None for the direct one, fastest first.
+) -> Filtering | None:
+    """Return the fastest Winograd convolution to images of rows × columns; None if a direct one is as fast.
 
-    Forms that need much memory for little time come last. Weights are assumed to come from memory, as in a network
-    larger than the caches.
+    Forms that need much memory for little time are chosen last. Weights are assumed to come from memory, as in a
+    network larger than the caches.
 
     Args:
         offered: candidates for one kernel.
@@ -332,7 +321,7 @@ def rank(
         )
         return is_memory_hungry, cycles
 
-    return [filtering for *_, filtering in sorted(found, key=key)]
+    return min(found, key=key)[2]
 
 
 def offered_for(kernel: tuple[int, int], stride: int, columns: int, *, is_even: bool = True) -> list[Filtering]:

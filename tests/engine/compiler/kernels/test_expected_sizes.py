@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.compiler.codegen.host import describe
-from engine.compiler.kernels.convolution.depthwise_tile import rank_tiles as rank_depthwise_tiles
-from engine.compiler.kernels.convolution.tiles import expected_sizes, mean_count, rank_tiles, wide_tiles
+from engine.compiler.kernels.convolution.depthwise_tile import choose_tile as choose_depthwise_tile
+from engine.compiler.kernels.convolution.tiles import choose_tile, expected_sizes, mean_count, wide_tiles
 from engine.ir.dims import ShapeEnv
 from engine.ir.tables import Table
 
@@ -39,10 +39,10 @@ def test_a_tile_is_no_larger_than_half_of_a_symbolic_size(
 ) -> None:
     sizes = symbolic(rows), symbolic(columns)
     if is_depthwise:
-        found = rank_depthwise_tiles(HOST, *sizes, (3, 3), (1, 1), (1, 1))[0]
+        found = choose_depthwise_tile(HOST, *sizes, (3, 3), (1, 1), (1, 1))
         assert found.rows <= (rows + 1) // 2 and found.columns <= (columns + 1) // 2
     else:
-        tile = rank_tiles(HOST, *sizes, channels, 9 * channels, may_vary=True)[0]
+        tile = choose_tile(HOST, *sizes, channels, 9 * channels, may_vary=True)
         assert tile.rows <= (rows + 1) // 2 and tile.columns <= (columns + 1) // 2
 
 

@@ -11,7 +11,7 @@ from engine.compiler.codegen.host import describe
 from engine.compiler.kernels.convolution.conv import Conv
 from engine.compiler.kernels.convolution.depthwise import Depthwise
 from engine.compiler.kernels.convolution.depthwise_tile import choose_tile as choose_depthwise_tile
-from engine.compiler.kernels.convolution.grouped import GroupedConv, rank_grouped_tiles
+from engine.compiler.kernels.convolution.grouped import GroupedConv, choose_grouped_tile
 from engine.compiler.kernels.convolution.tiles import choose_tile
 from engine.compiler.kernels.images.resize import Resize
 from engine.compiler.kernels.kernel import Kernel
@@ -95,7 +95,7 @@ def test_a_convolution_leaves_out_what_lies_beyond_the_planes(
         code = Depthwise(channels=20, tile=tile, **geometry)
     elif groups == 10:
         taps = planes * kernel[1], kernel[2]
-        tile_ = rank_grouped_tiles(host, rows, columns, taps, stride[2], dilation[2], 2)[0]
+        tile_ = choose_grouped_tile(host, rows, columns, taps, stride[2], dilation[2], 2)
         code = GroupedConv(in_channels=2, out_channels=40, outputs=4, groups=1, tile=tile_, **geometry)
     else:
         out_channels = len(weight) // groups

@@ -12,13 +12,13 @@ from engine.compiler.codegen.host import Host, describe
 from engine.compiler.codegen.ir import Module
 from engine.compiler.codegen.object_code import assembly
 from engine.compiler.kernels.convolution.tiles import choose_tile
-from engine.compiler.kernels.winograd.blocking import choose, choose_blocking
+from engine.compiler.kernels.winograd.blocking import choose_blocking
 from engine.compiler.kernels.winograd.stages import Scratch, emit_product
 from engine.compiler.kernels.winograd.transforms import Filtering
 from engine.compiler.measuring.caches import Caches
 from engine.compiler.measuring.cost_parameters import host_from_rates
 from engine.compiler.measuring.rates import Rates
-from tests.engine.compiler.machines import EMERALD_RAPIDS, GRANITE_RAPIDS, MACHINES, ZEN_4, ZEN_5
+from tests.engine.compiler.machines import EMERALD_RAPIDS, GRANITE_RAPIDS, MACHINES, ZEN_4, ZEN_5, choose_whole
 
 # Rows and columns, input and output channels of the convolutions with 1 × 1 weights of ResNet-50.
 POINTWISE = [(56, 64, 256), (56, 256, 64), (28, 512, 128), (28, 256, 512), (14, 1024, 256)]
@@ -69,9 +69,9 @@ def test_slow_broadcasts_are_shared_by_more_products() -> None:
 
 def test_weights_that_memory_brings_too_slowly_are_not_made_more_of() -> None:
     """Winograd weights of 37 MB for 512 to 512 channels at 7 × 7: 2.6 ms on Emerald Rapids; direct: 1.7 ms."""
-    assert choose(ZEN_4, 1, 7, 7, 512, 512, 1) is not None
-    assert choose(EMERALD_RAPIDS, 1, 7, 7, 512, 512, 1) is None
-    assert choose(EMERALD_RAPIDS, 1, 56, 56, 64, 64, 1) is not None
+    assert choose_whole(ZEN_4, 1, 7, 7, 512, 512, 1) is not None
+    assert choose_whole(EMERALD_RAPIDS, 1, 7, 7, 512, 512, 1) is None
+    assert choose_whole(EMERALD_RAPIDS, 1, 56, 56, 64, 64, 1) is not None
 
 
 @pytest.mark.parametrize(
@@ -130,10 +130,10 @@ def test_numbers_are_seen_repeated_more_slowly_than_they_can_be(level: str, shar
 def test_a_slow_last_level_rules_out_gathering_images_by_tiles() -> None:
     """Granite Rapids: a convolution of stride 2 from 40 × 40, 256 → 256, takes 2.3 ms direct, 3.6 ms by Winograd."""
     for size, channels, results in ((40, 128, 256), (20, 256, 512), (20, 256, 256)):
-        assert choose(GRANITE_RAPIDS, 2, size, size, channels, results, 1) is None
-        assert choose(ZEN_4, 2, size, size, channels, results, 1) == Filtering(4, 2)
+        assert choose_whole(GRANITE_RAPIDS, 2, size, size, channels, results, 1) is None
+        assert choose_whole(ZEN_4, 2, size, size, channels, results, 1) == Filtering(4, 2)
     for size, channels in ((56, 64), (28, 128), (40, 128), (80, 64)):
-        assert choose(GRANITE_RAPIDS, 1, size, size, channels, channels, 1) == Filtering(4, 1)
+        assert choose_whole(GRANITE_RAPIDS, 1, size, size, channels, channels, 1) == Filtering(4, 1)
 
 
 def test_with_a_slow_last_level_a_row_reads_its_weights_in_wide_panels() -> None:

@@ -11,13 +11,12 @@ export const AXES = {
   backend: { title: "Back end", of: () => ["compiled", "reference"], say: (each) => ({ compiled: "Machine code", reference: "NumPy layers" })[each] },
   winograd: { title: "Winograd", of: () => ["auto", "off"], say: (each) => ({ auto: "Where faster", off: "Off" })[each] },
   passes: { title: "Passes", of: ({ passes }) => ["none", "all", ...passes], say: (each) => ({ none: "All on", all: "All off" })[each] ?? `Without ${each.replaceAll("_", " ")}` },
-  tune: { title: "Kernels", of: () => ["false", "true"], say: (each) => ({ false: "By estimate", true: "By measurement" })[each] },
 };
 const SHOWN_PASSES = 2;
 
 // Options given by the URL, or the defaults.
 export function picksOf(query, about) {
-  const usual = { threads: about.threads, batch: [1, 4].filter((each) => each <= about.most_batch), backend: ["compiled"], winograd: ["auto"], passes: ["none"], tune: ["false"] };
+  const usual = { threads: about.threads, batch: [1, 4].filter((each) => each <= about.most_batch), backend: ["compiled"], winograd: ["auto"], passes: ["none"] };
   return Object.fromEntries(Object.entries(AXES).map(([name, { of }]) => {
     const told = query[name]?.split(",").map((each) => of(about).find((known) => String(known) === each)).filter((each) => each !== undefined);
     return [name, told?.length ? told : usual[name]];
@@ -25,12 +24,12 @@ export function picksOf(query, about) {
 }
 
 export const count = (picks) => {
-  const compiled = picks.backend.includes("compiled") ? picks.threads.length * picks.winograd.length * picks.passes.length * picks.tune.length : 0;
+  const compiled = picks.backend.includes("compiled") ? picks.threads.length * picks.winograd.length * picks.passes.length : 0;
   return (compiled + Number(picks.backend.includes("reference"))) * picks.batch.length;
 };
 
 export const gridOf = (picks, seconds, sample) => ({
-  threads: picks.threads, batch: picks.batch, backend: picks.backend, winograd: picks.winograd, tune: picks.tune.map((each) => each === "true"),
+  threads: picks.threads, batch: picks.batch, backend: picks.backend, winograd: picks.winograd,
   passes_off: picks.passes.map((each) => (each === "none" ? [] : [each])), seconds, sample: sample || null,
 });
 

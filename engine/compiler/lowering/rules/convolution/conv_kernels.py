@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import fields, replace
-from itertools import chain, islice
 
 from engine.compiler.codegen.host import Host
 from engine.compiler.kernels.convolution.conv import Conv
 from engine.compiler.kernels.convolution.depthwise import Depthwise
-from engine.compiler.kernels.convolution.depthwise_tile import rank_tiles as rank_depthwise_tiles
-from engine.compiler.kernels.convolution.dots import DotConv, rank_dot_tiles
+from engine.compiler.kernels.convolution.depthwise_tile import choose_tile as choose_depthwise_tile
+from engine.compiler.kernels.convolution.dots import DotConv, choose_dot_tile
 from engine.compiler.kernels.convolution.dots import is_faster as are_dots_faster
-from engine.compiler.kernels.convolution.grouped import GroupedConv, PackedGroups, is_faster, rank_grouped_tiles
+from engine.compiler.kernels.convolution.grouped import GroupedConv, PackedGroups, choose_grouped_tile, is_faster
 from engine.compiler.kernels.convolution.integer_products import VNNI, dot_method
-from engine.compiler.kernels.convolution.tiles import PANEL_SIZES, choose_tile, rank_tiles
+from engine.compiler.kernels.convolution.tiles import PANEL_SIZES, choose_tile
 from engine.compiler.kernels.kernel import Convolution, Strides
-from engine.compiler.kernels.winograd.blocking import choose_blocking, offered_for
-from engine.compiler.kernels.winograd.blocking import rank as rank_winograd
+from engine.compiler.kernels.winograd.blocking import choose_blocking, choose_filtering, offered_for
 from engine.compiler.kernels.winograd.transforms import Filtering
 from engine.compiler.kernels.winograd.winograd import Winograd
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.fusion import Result
 from engine.compiler.lowering.rules.convolution.conv_geometry import ConvParameters
-from engine.compiler.lowering.selection import CANDIDATES
 from engine.compiler.storage import FLOAT32, View
 from engine.ir.dims import hint, is_same
 from engine.ir.strided import Strided
@@ -31,10 +28,10 @@ from engine.layers.elementwise.cast import To
 from engine.tensor import Array
 
 
-def kernels_of(
+def kernel_of(
     context: Context, result: Result, parameters: ConvParameters, weight: Array | Strided, source: Strides
-) -> Iterator[Convolution]:
-    """Yield the kernels that compute a result, the fastest first by their cost models.
+) -> Convolution:
+    """Return the kernel that computes a result fastest, by the cost models.
 
     Args:
         weight: (O, I, KD, KH, KW), of ``parameters.kernel`` taps in a plane.
@@ -42,81 +39,66 @@ def kernels_of(
     """
     n, channels, rows, columns = shape = result.image.shape
     target, epilogue = raw_strides(result.image), result.epilogue
+    geometry = context, result, parameters, weight, source, target
     is_depthwise = len(weight) == parameters.groups and weight.shape[1] == 1 and parameters.groups > 1
     if is_depthwise and not parameters.integers:
-        yield from _depthwise(context, result, parameters, source, target)
-        return
+        return _depthwise(context, result, parameters, source, target)
     size = None
     if parameters.kernel == (1, 1) and parameters.stride == (1, 1):
         size = _flattened((source, target, *epilogue.operands), n, rows, columns, parameters.depth is None)
-    by_tile = tiled(context, result, parameters, weight, source, target, size=size)
-    yield from _grouped(context, result, parameters, weight, source, target, size or (n, rows, columns))
+    grouped = _grouped(*geometry, size or (n, rows, columns))
+    if grouped is not None:
+        return grouped
     if 2 * channels <= context.host.lanes * parameters.groups:
-        dots, by_tile = with_dots(context, by_tile)
-        yield from dots
-    for filtering in _winograd_variants(context, parameters, weight, shape)[: CANDIDATES - 1]:
-        if filtering is None:
-            yield from islice(by_tile, 1)
-            continue
-        images, down, across = hint(_of_one_phase(shape, parameters))
-        kernel = Winograd(
-            batch=n,
-            rows=rows,
-            columns=columns,
-            in_channels=weight.shape[1],
-            out_channels=channels,
-            source=source,
-            target=target,
-            filtering=filtering,
-            blocking=choose_blocking(
-                context.host,
-                filtering,
-                down,
-                across,
-                weight.shape[1],
-                channels,
-                images,
-                planes=parameters.planes,
-            ),
-            dilation=parameters.dilation[1],
-            depth=parameters.depth,
-            host=context.host,
-            epilogue=epilogue,
-        )
-        if filtering.stride == 1:  # otherwise a filter value meets several adjacent tiles
-            kernel = replace(kernel, blocking=kernel.blocking.within(kernel.tiles))
-        yield kernel
-    yield from by_tile
+        dots = dots_of(context, direct(*geometry, size=size))
+        if dots is not None:
+            return dots
+    filtering = _filtering(context, parameters, weight, shape)
+    if filtering is None:
+        return direct(*geometry, size=size)
+    images, down, across = hint(_of_one_phase(shape, parameters))
+    sizes = down, across, weight.shape[1], channels, images
+    kernel = Winograd(
+        batch=n,
+        rows=rows,
+        columns=columns,
+        in_channels=weight.shape[1],
+        out_channels=channels,
+        source=source,
+        target=target,
+        filtering=filtering,
+        blocking=choose_blocking(context.host, filtering, *sizes, planes=parameters.planes),
+        dilation=parameters.dilation[1],
+        depth=parameters.depth,
+        host=context.host,
+        epilogue=epilogue,
+    )
+    if filtering.stride == 1:  # otherwise a filter value meets several adjacent tiles
+        kernel = replace(kernel, blocking=kernel.blocking.within(kernel.tiles))
+    return kernel
 
 
 def _depthwise(
     context: Context, result: Result, parameters: ConvParameters, source: Strides, target: Strides
-) -> Iterator[Depthwise]:
-    """Yield the kernels of a convolution with one filter a channel."""
+) -> Depthwise:
+    """Return the kernel of a convolution with one filter a channel."""
     n, channels, rows, columns = result.image.shape
     geometry = parameters.kernel, parameters.stride, parameters.dilation
-    for tile in rank_depthwise_tiles(
-        context.host,
-        rows if parameters.depth is None else 1,
-        columns,
-        *geometry,
-        CANDIDATES,
-    ):
-        yield Depthwise(
-            batch=n,
-            rows=rows,
-            columns=columns,
-            channels=channels,
-            kernel=parameters.kernel,
-            stride=parameters.stride,
-            dilation=parameters.dilation,
-            source=source,
-            target=target,
-            tile=tile,
-            depth=parameters.depth,
-            host=context.host,
-            epilogue=result.epilogue,
-        )
+    return Depthwise(
+        batch=n,
+        rows=rows,
+        columns=columns,
+        channels=channels,
+        kernel=parameters.kernel,
+        stride=parameters.stride,
+        dilation=parameters.dilation,
+        source=source,
+        target=target,
+        tile=choose_depthwise_tile(context.host, rows if parameters.depth is None else 1, columns, *geometry),
+        depth=parameters.depth,
+        host=context.host,
+        epilogue=result.epilogue,
+    )
 
 
 def _grouped(
@@ -127,13 +109,13 @@ def _grouped(
     source: Strides,
     target: Strides,
     size: tuple[int, int, int],
-) -> Iterator[GroupedConv]:
-    """Yield the kernels of a convolution whose groups are narrow, where several share a vector."""
+) -> GroupedConv | None:
+    """Return the kernel of a convolution whose groups are narrow, so that several share a vector; None for others."""
     packed = PackedGroups(weight.shape[1], len(weight) // parameters.groups, parameters.groups, context.host.lanes)
     if parameters.integers or not is_faster(context.host, packed, parameters.kernel[1]):
-        return
+        return None
     (n, rows, columns), (down, across) = size, parameters.kernel
-    for tile in rank_grouped_tiles(
+    tile = choose_grouped_tile(
         context.host,
         rows,
         columns,
@@ -141,65 +123,59 @@ def _grouped(
         parameters.stride[1],
         parameters.dilation[1],
         packed.inputs,
-        CANDIDATES,
-    ):
-        yield GroupedConv(
-            batch=n,
-            rows=rows,
-            columns=columns,
-            in_channels=packed.inputs,
-            out_channels=len(weight),
-            outputs=packed.outputs,
-            groups=1,
-            kernel=parameters.kernel,
-            stride=parameters.stride,
-            dilation=parameters.dilation,
-            source=source,
-            target=target,
-            tile=tile,
-            depth=parameters.depth,
-            host=context.host,
-            epilogue=result.epilogue,
-        )
+    )
+    return GroupedConv(
+        batch=n,
+        rows=rows,
+        columns=columns,
+        in_channels=packed.inputs,
+        out_channels=len(weight),
+        outputs=packed.outputs,
+        groups=1,
+        kernel=parameters.kernel,
+        stride=parameters.stride,
+        dilation=parameters.dilation,
+        source=source,
+        target=target,
+        tile=tile,
+        depth=parameters.depth,
+        host=context.host,
+        epilogue=result.epilogue,
+    )
 
 
-def with_dots(context: Context, by_tile: Iterator[Conv]) -> tuple[Iterator[Conv], Iterator[Conv]]:
-    """Return the kernels whose vectors run along the sums, if they are faster, and those of ``tiled``."""
-    plain = next(by_tile)
-    return _dot_variants(context, plain), chain([plain], by_tile)
-
-
-def _dot_variants(context: Context, plain: Conv) -> Iterator[DotConv]:
-    """Yield the variants of a direct kernel whose vectors run along the sums, if they are faster."""
+def dots_of(context: Context, plain: Conv) -> DotConv | None:
+    """Return the variant of a direct kernel whose vectors run along the sums; None where it is not faster."""
     if plain.integers:
-        return
+        return None
     kernel = DotConv(**{each.name: getattr(plain, each.name) for each in fields(plain) if each.init})
     if not are_dots_faster(context.host, kernel.dots):
-        return
-    for tile in rank_dot_tiles(context.host, plain.rows, plain.columns, kernel.dots, CANDIDATES):
-        yield replace(kernel, tile=tile)
+        return None
+    return replace(kernel, tile=choose_dot_tile(context.host, plain.rows, plain.columns, kernel.dots))
 
 
-def _winograd_variants(
+def _filtering(
     context: Context, parameters: ConvParameters, weight: Array | Strided, shape: tuple[int, ...]
-) -> list[Filtering | None]:
-    """Return the variants of Winograd's algorithm that apply, and None for direct sums, the fastest first."""
+) -> Filtering | None:
+    """Return the fastest variant of Winograd's algorithm; None where direct sums are faster or it does not apply."""
     depth = parameters.depth
     is_added_up = depth is None or depth.kernel > 1 or depth.is_inside
     is_plain = parameters.groups == 1 and is_added_up and not parameters.integers
     if not is_plain or context.lowering.options.winograd == "off" or _is_counted(context):
-        return [None]
+        return None
     if context.dtype != FLOAT32:  # float64 is used for its precision
-        return [None]
+        return None
     (stride, across), (down, dilation), channels = parameters.stride, parameters.dilation, shape[1]
     if stride != across or (stride > 1 and dilation > 1) or (parameters.kernel[0] > 1 and down != dilation):
-        return [None]
+        return None
     n, rows, columns = hint(_of_one_phase(shape, parameters))
     is_even = _is_even(shape, parameters)
     offered = offered_for(parameters.kernel, stride, hint(shape[3] // dilation), is_even=is_even)
     if not offered:
-        return [None]
-    return rank_winograd(context.host, offered, rows, columns, weight.shape[1], channels, n, planes=parameters.planes)
+        return None
+    return choose_filtering(
+        context.host, offered, rows, columns, weight.shape[1], channels, n, planes=parameters.planes
+    )
 
 
 def _is_counted(context: Context) -> bool:
@@ -220,24 +196,6 @@ def _of_one_phase(shape: tuple[int, ...], parameters: ConvParameters) -> tuple[i
 def _is_even(shape: tuple[int, ...], parameters: ConvParameters) -> bool:
     """Return whether the images of every d-th pixel have one size."""
     return all(is_same(size % parameters.dilation[1], 0) for size in shape[2:])
-
-
-def tiled(
-    context: Context,
-    result: Result,
-    parameters: ConvParameters,
-    weight: Array | Strided,
-    source: Strides,
-    target: Strides,
-    *,
-    size: tuple[int, int, int] | None = None,
-) -> Iterator[Conv]:
-    """Yield the direct kernel for a result with the cheapest tiles; see ``direct``."""
-    first = direct(context, result, parameters, weight, source, target, size=size)
-    yield first
-    of = (first.rows, first.columns, first.out_channels, first.taps)
-    for tile in rank_tiles(_tiled_for(context, parameters), *of, may_vary=True, count=CANDIDATES)[1:]:
-        yield replace(first, tile=tile)
 
 
 def _tiled_for(context: Context, parameters: ConvParameters) -> Host:

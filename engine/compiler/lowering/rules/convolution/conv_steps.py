@@ -12,11 +12,11 @@ import numpy as np
 from engine.compiler.kernels.channels import width_of
 from engine.compiler.kernels.convolution.conv import Conv
 from engine.compiler.kernels.convolution.tiles import PANEL_SIZES
-from engine.compiler.kernels.kernel import Convolution, Strides
+from engine.compiler.kernels.kernel import Strides
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.fusion import Result, as_image
 from engine.compiler.lowering.rules.convolution.conv_geometry import ConvParameters, Span
-from engine.compiler.lowering.rules.convolution.conv_kernels import direct, flat_filters, kernels_of, raw_strides
+from engine.compiler.lowering.rules.convolution.conv_kernels import direct, flat_filters, kernel_of, raw_strides
 from engine.compiler.lowering.steps import KernelStep, derived
 from engine.compiler.storage import View, constant, row_major
 from engine.ir.strided import AnyArray, Strided
@@ -68,13 +68,9 @@ def chosen_step(
         source: strides of ``x``, an image with its border.
         origin: bytes from the first pixel of ``x`` to the one that is read first.
     """
-    flat = flat_filters(filters[0])
-
-    def step_of(kernel: Convolution) -> KernelStep:
-        packed = context.lowering.packed(kernel.packing, filters, lambda: kernel.pack(flat, filters[1]))
-        return result.step(kernel, [x, packed], origin=origin)
-
-    return context.select(kernels_of(context, result, parameters, filters[0], source), step_of)
+    kernel = kernel_of(context, result, parameters, filters[0], source)
+    packed = context.lowering.packed(kernel.packing, filters, lambda: kernel.pack(flat_filters(filters[0]), filters[1]))
+    return result.step(kernel, [x, packed], origin=origin)
 
 
 def with_computed(

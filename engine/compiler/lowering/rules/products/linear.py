@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
 
-from engine.compiler.kernels.convolution.conv import Conv
 from engine.compiler.kernels.expr import Operand, apply
 from engine.compiler.kernels.kernel import Strides
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.fusion import Result, unfused
 from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.convolution.conv_geometry import ConvParameters
-from engine.compiler.lowering.rules.convolution.conv_kernels import flat_filters, tiled, with_dots
+from engine.compiler.lowering.rules.convolution.conv_kernels import direct, dots_of, flat_filters
 from engine.compiler.lowering.rules.movement.padding import fill
 from engine.compiler.lowering.steps import KernelStep, Lowered, dense_strides, derived
 from engine.compiler.storage import FLOAT32, View, is_aliasing, row_major, spaced_rows
@@ -69,20 +67,12 @@ def linear_step(
         has_shift: whether the first operand of the epilogue is integers, to be added to the sums.
     """
     filters = weight[:, :, None, None, None]
-    source = Strides(0, 0, rows.strides[0])
-
-    def step_of(kernel: Conv) -> KernelStep:
-        packed = context.lowering.packed(
-            kernel.packing, (filters, bias), lambda: kernel.pack(flat_filters(filters), bias)
-        )
-        return result.step(kernel, [rows, packed])
-
-    parameters, target = (
-        ConvParameters(kernel=(1, 1), integers=integers, has_shift=has_shift),
-        dense_strides(result.image),
-    )
-    by_tile = tiled(context, result, parameters, filters, source, target)
-    return context.select(chain(*with_dots(context, by_tile)), step_of)
+    parameters = ConvParameters(kernel=(1, 1), integers=integers, has_shift=has_shift)
+    source, target = Strides(0, 0, rows.strides[0]), dense_strides(result.image)
+    plain = direct(context, result, parameters, filters, source, target)
+    kernel = dots_of(context, plain) or plain
+    packed = context.lowering.packed(kernel.packing, (filters, bias), lambda: kernel.pack(flat_filters(filters), bias))
+    return result.step(kernel, [rows, packed])
 
 
 def rows_as_image(array: Strided) -> Strided:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,18 +15,16 @@ from engine.compiler.kernels.products.product import (
     Product,
     choose_product_tile,
     is_supported_layout,
-    rank_product_tiles,
     symbolic_panel,
 )
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.fusion import Fused, ImageOf, Result, fuse_following, unfused
 from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.convolution.conv_geometry import ConvParameters
-from engine.compiler.lowering.rules.convolution.conv_kernels import tiled
+from engine.compiler.lowering.rules.convolution.conv_kernels import direct
 from engine.compiler.lowering.rules.convolution.conv_steps import packed_in_run
 from engine.compiler.lowering.rules.products.linear import linear, spaced
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.selection import CANDIDATES
 from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, computable, dense_strides, derived
 from engine.compiler.storage import View, inverse, row_major
 from engine.ir.strided import Strided
@@ -152,7 +150,7 @@ def _steps(context: Context, left: View, right: View, form: _Form, result: Resul
         b = _copied(context, b, steps)
     a, spacing = spaced(context, a, columns)
     steps.extend(spacing)
-    first = Product(
+    kernel = Product(
         stack=(n, h),
         rows=rows,
         columns=columns,
@@ -166,7 +164,7 @@ def _steps(context: Context, left: View, right: View, form: _Form, result: Resul
         panel=symbolic_panel(context.host, columns, vectors),
         host=context.host,
     )
-    return [*steps, context.select(_tiled(first, b), lambda each: result.step(each, [a, b]))]
+    return [*steps, result.step(kernel, [a, b])]
 
 
 def _is_packed_once(left: View, right: View) -> bool:
@@ -180,19 +178,9 @@ def _by_rows(context: Context, result: Result, left: View, right: View) -> list[
     left, spacing = spaced(context, left, right.shape[3])
     weight = derived(right, right.meta[0, 0].T[:, :, None, None, None])
     source, target = Strides(0, 0, left.strides[2]), dense_strides(result.image)
-    kernel = next(tiled(context, result, ConvParameters(kernel=(1, 1)), weight.meta, source, target))
+    kernel = direct(context, result, ConvParameters(kernel=(1, 1)), weight.meta, source, target)
     packed, packing = packed_in_run(context, kernel, weight, None)
     return [*spacing, *packing, result.step(kernel, [left, packed])]
-
-
-def _tiled(first: Product, right: View) -> Iterator[Product]:
-    """Yield the kernel with the cheapest tiles that read the right factor in its layout."""
-    yield first
-    host = first.host
-    for tile_rows, vectors in rank_product_tiles(host, first.rows, first.columns, first.terms, CANDIDATES)[1:]:
-        if is_supported_layout(host, right.shape[-2:], right.strides[-2:], vectors):
-            panel = symbolic_panel(host, first.columns, vectors)
-            yield replace(first, tile_rows=tile_rows, vectors=vectors, panel=panel)
 
 
 @dataclass(frozen=True, slots=True)

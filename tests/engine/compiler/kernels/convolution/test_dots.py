@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.compiler.codegen.host import Host, describe
-from engine.compiler.kernels.convolution.dots import DotConv, Dots, is_faster, rank_dot_tiles
+from engine.compiler.kernels.convolution.dots import DotConv, Dots, choose_dot_tile, is_faster
 from engine.compiler.kernels.convolution.tiles import ConvTile
 from tests.engine.compiler.kernels.convolution.checking import Pair, check_convolution, drawn_geometry
 from tests.engine.compiler.kernels.running import LEVELS
@@ -25,7 +25,7 @@ def check(
     def make(host: Host, geometry: dict[str, Any]) -> DotConv:
         of = {"in_channels": inputs, "out_channels": outputs, "groups": 1, "host": host, **geometry}
         dots = DotConv(tile=ConvTile(1, 1, 1), **of).dots
-        best = rank_dot_tiles(host, geometry["rows"], geometry["columns"], dots)[0]
+        best = choose_dot_tile(host, geometry["rows"], geometry["columns"], dots)
         return DotConv(tile=tile or best, **of)
 
     check_convolution(make, level, size, (1, inputs, outputs), *args, **kwargs)

@@ -11,7 +11,7 @@ from engine.compiler.codegen.host import describe
 from engine.compiler.kernels.expr import Operand, apply
 from engine.compiler.kernels.kernel import Epilogue, Strides
 from engine.compiler.kernels.windows import WindowAxis
-from engine.compiler.kernels.winograd.blocking import POINTER_BYTES, STACK_BYTES, Blocking, choose, choose_blocking
+from engine.compiler.kernels.winograd.blocking import POINTER_BYTES, STACK_BYTES, Blocking, choose_blocking
 from engine.compiler.kernels.winograd.transforms import Filtering
 from engine.compiler.kernels.winograd.winograd import Winograd
 from engine.errors import CompileError
@@ -19,7 +19,7 @@ from tests.combining import together
 from tests.engine.compiler.kernels.convolution.summed import convolved
 from tests.engine.compiler.kernels.guarded import guarded_array
 from tests.engine.compiler.kernels.running import LEVELS, dense, run
-from tests.engine.compiler.machines import MACHINES
+from tests.engine.compiler.machines import MACHINES, choose_whole
 from tests.nightly import IS_NIGHTLY
 
 # Largest rounding error, relative to the largest output.
@@ -251,8 +251,8 @@ def test_a_chunk_needs_a_megabyte_of_stack_at_most(level: str, channels: int, si
 
 
 def test_a_convolution_of_many_channels_is_offered_the_larger_tile() -> None:
-    assert choose(describe("avx512"), 1, 56, 56, 64, 64, 1) == Filtering(4)
-    assert choose(describe("avx512"), 2, 56, 56, 64, 64, 1) == Filtering(4, stride=2)
+    assert choose_whole(describe("avx512"), 1, 56, 56, 64, 64, 1) == Filtering(4)
+    assert choose_whole(describe("avx512"), 2, 56, 56, 64, 64, 1) == Filtering(4, stride=2)
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -260,13 +260,13 @@ def test_a_convolution_of_many_channels_is_offered_the_larger_tile() -> None:
 def test_where_weights_would_take_much_memory_a_form_of_half_as_many_is_chosen(
     machine: str, channels: tuple[int, int], size: int
 ) -> None:
-    found = choose(MACHINES[machine], 1, size, size, *channels, 1)
+    found = choose_whole(MACHINES[machine], 1, size, size, *channels, 1)
     assert found is None or found == Filtering(2)
-    assert choose(MACHINES[machine], 1, 64, 64, 256, 256, 1) in (Filtering(4), None)
+    assert choose_whole(MACHINES[machine], 1, 64, 64, 256, 256, 1) in (Filtering(4), None)
 
 
 def test_a_single_pixel_is_left_to_the_direct_convolution() -> None:
-    assert all(choose(describe("avx512"), stride, 1, 1, 64, 64, 1) is None for stride in (1, 2))
+    assert all(choose_whole(describe("avx512"), stride, 1, 1, 64, 64, 1) is None for stride in (1, 2))
 
 
 @every_filtering

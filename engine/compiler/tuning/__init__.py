@@ -1,1 +1,0 @@
-"""Kernel tuning by measurement on this machine: tuner (selection and stored results), stopwatch (timing)."""
