@@ -138,6 +138,8 @@ def is_single_hint(hint: Any) -> bool:
 
 def _is_array(hint: Any) -> bool:
     hint = typing.get_origin(hint) or hint
+    hint = getattr(hint, "__value__", hint)  # NDArray is a `type` alias since numpy 2.5
+    hint = typing.get_origin(hint) or hint
     return isinstance(hint, type) and issubclass(hint, np.ndarray)
 
 

@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typing_extensions import TypeAliasType
 
 from engine import Annotations, Layer, ParameterError
 from engine.layers import BoundLayer, Signature, bind
+from engine.layers.definition.parameter import is_tensor_hint
 from engine.tensor import UNKNOWN, Array, Dim, TensorSpec
 
 X = np.arange(6.0, dtype=np.float32).reshape(2, 3)
@@ -141,3 +143,8 @@ def test_arguments_that_do_not_fit_are_named(given: dict[str, Any], message: str
     with pytest.raises(ParameterError) as caught:
         bound(**given)
     assert message in str(caught.value)
+
+
+def test_a_type_alias_of_an_array_is_a_tensor() -> None:
+    alias = TypeAliasType("alias", np.ndarray)  # like NDArray since numpy 2.5, which needs Python 3.12
+    assert is_tensor_hint(alias) and not is_tensor_hint(TypeAliasType("number", int))
