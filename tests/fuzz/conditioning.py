@@ -26,7 +26,6 @@ from engine.layers.normalisation.layer_norm import LayerNorm, LayerNormStatistic
 from engine.layers.normalisation.norm import BatchNorm, GroupNorm, InstanceNorm, Norm
 from engine.layers.onnx.products.conv import Windowed
 from engine.layers.onnx.products.matmul import Gemm
-from engine.layers.onnx.rows.norm import OnnxBatchNorm, OnnxGroupNorm, OnnxInstanceNorm, OnnxLayerNorm
 from engine.layers.onnx.shape.signal import DFT, STFT
 from engine.layers.onnx.vision.image import OnnxAffineGrid
 from engine.layers.onnx.vision.resize import Resize
@@ -38,8 +37,7 @@ from engine.tensor import BFLOAT16, Array, Shape
 _CONVOLUTIONS: Final = (Conv, ConvTranspose, StridedSameConv, Windowed)
 _ATTENTION: Final = (MultiheadAttention, ScaledDotProductAttention, TransformerEncoderLayer)
 _TRANSFORMS: Final = (DFT, InverseSpectrogram, Istft, OneAxis, STFT, SeveralAxes, Spectrogram, Stft)
-_STANDARDISING: Final = (BatchNorm, GroupNorm, InstanceNorm, LayerNorm, LayerNormStatistics, OnnxBatchNorm,
-                         OnnxGroupNorm, OnnxInstanceNorm, OnnxLayerNorm)  # fmt: skip
+_STANDARDISING: Final = (BatchNorm, GroupNorm, InstanceNorm, LayerNorm, LayerNormStatistics)
 _PRODUCTS: Final = (AddMatmul, Einsum, Gemm, Linear, Matmul)
 SUMS: Final = (*_CONVOLUTIONS, *_ATTENTION, *_TRANSFORMS, *_STANDARDISING, *_PRODUCTS, AffineGrid, Norm,
                OnnxAffineGrid, Resize)  # fmt: skip
@@ -72,7 +70,7 @@ def is_ill_conditioned(graph: engine.RuntimeGraph, inputs: Sequence[Any]) -> boo
     return (
         (largest > _LARGEST_ANGLE and any(_ANGLES.search(f"{op.type} {op.params}") for op in graph.operators))
         or (largest > _LARGEST_OF_SCORES and has(graph, _ATTENTION))
-        or (largest > _LARGEST_STATISTIC and len(inputs) > 1 and has(graph, (BatchNorm, InstanceNorm, OnnxBatchNorm)))
+        or (largest > _LARGEST_STATISTIC and len(inputs) > 1 and has(graph, (BatchNorm, InstanceNorm)))
     )
 
 

@@ -32,11 +32,10 @@ from engine.compiler.lowering.rules.rows import (
     losses,
     normalisation,
     norms,
-    onnx_normalisation,
     ordering,
     reductions,
 )
-from engine.compiler.lowering.terms import activations, functions, onnx
+from engine.compiler.lowering.terms import activations, functions
 from engine.compiler.lowering.walk import lower
 
 __all__ = ["Lowering", "lower"]
@@ -46,5 +45,5 @@ _RULES = (
     (embedding, gather, onnx_indexing, resize, sampling, scatter, constant_gather, constants, copies, padding, views),
     (onnx_pools, pool, attention, complex_products, contraction, einsum, encoder, fourier, group_query),
     (integer_products, linear, matmul, multihead, spectrogram, networks, distances, extremes, losses),
-    (normalisation, norms, onnx_normalisation, ordering, reductions, activations, functions, onnx, trees, vectors),
+    (normalisation, norms, ordering, reductions, activations, functions, trees, vectors),
 )

@@ -48,20 +48,40 @@ class _Scan(Layer):
         return self.dtype or self._natural_dtype(dtype)
 
 
-@register("torch.cumsum", positional=("input", "dim", "dtype"))
-class CumSum(_Scan):
-    """out[i] = in[0] + ... + in[i]; integers and bools give int64."""
+class Running(_Scan):
+    """Base of running sums and products.
+
+    Parameters:
+        reverse: from the last element on.
+        exclusive: without the element itself.
+    """
+
+    combine: ClassVar[np.ufunc]
+
+    reverse: bool = False
+    exclusive: bool = False
 
     def _scan(self, input: Array, axis: int) -> Array:
-        return input.cumsum(axis, dtype=input.dtype)
+        x = np.flip(input, axis) if self.reverse else input
+        result: Array = self.combine.accumulate(x, axis, dtype=x.dtype)
+        if self.exclusive and result.size:
+            first = np.full_like(result.take([0], axis), self.combine.identity)
+            result = np.concatenate([first, result.take(np.arange(result.shape[axis] - 1), axis)], axis)
+        return np.flip(result, axis) if self.reverse else result
+
+
+@register("torch.cumsum", positional=("input", "dim", "dtype"))
+class CumSum(Running):
+    """out[i] = in[0] + ... + in[i]; integers and bools give int64."""
+
+    combine = np.add
 
 
 @register("torch.cumprod", positional=("input", "dim", "dtype"))
-class CumProd(_Scan):
+class CumProd(Running):
     """out[i] = in[0] * ... * in[i]; integers and bools give int64."""
 
-    def _scan(self, input: Array, axis: int) -> Array:
-        return input.cumprod(axis, dtype=input.dtype)
+    combine = np.multiply
 
 
 @register("aten::logcumsumexp")

@@ -276,7 +276,7 @@ class Builder:
 
     def graph(self) -> Graph:
         """Return the graph of all operators that something depends on, with what is known of their results."""
-        operators = _used(joined(self.used(), self.annotations))
+        operators = used(joined(self.used(), self.annotations))
         kept = {name for op in operators for name in op.outputs}
         names = self._final_names(kept)
         annotations = {names.get(name, name): spec for name, spec in self.annotations.items() if name in kept}
@@ -295,7 +295,7 @@ class Builder:
 
     def used(self) -> list[Operator]:
         """Return the operators that something depends on, and all inputs."""
-        return _used(self.operators)
+        return used(self.operators)
 
 
 def _safe(name: str) -> str:
@@ -310,8 +310,9 @@ def _with_names(op: Operator, names: Mapping[str, str]) -> Operator:
     return replace(op, inputs=inputs, outputs=outputs)
 
 
-def _used(operators: Sequence[Operator]) -> list[Operator]:
-    needed: set[str] = set()
+def used(operators: Sequence[Operator], results: Iterable[str] = ()) -> list[Operator]:
+    """Return the operators that results, or outputs of the graph, depend on, and all inputs."""
+    needed = set(results)
     kept: list[Operator] = []
     for op in reversed(operators):
         if op.type in ("pnnx.Input", "pnnx.Output") or not needed.isdisjoint(op.outputs):

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
-from engine.layers import registry
+from engine.layers import Annotations, registry
+from engine.layers.onnx.operands.adapter import only_present
 from engine.onnx.translation.builder import Builder
 from engine.onnx.translation.value import Size, Value, constant
 from engine.pnnx.graph import Graph, Parameter
@@ -43,6 +44,7 @@ class Node:
         declared: the file's declarations of the results.
         subgraph: makes a subgraph of a graph attribute, given descriptions of its inputs.
         inline: inserts the operators of a graph attribute into the outer graph, given its inputs; returns its results.
+        names_results: False for an operator of pnnx's converter, which omits unused results without a trace.
     """
 
     type: str
@@ -57,6 +59,7 @@ class Node:
     inline: Callable[..., list[Value]]
     declared: Sequence[TensorSpec | None] = field(default=())
     defaults: Mapping[str, Any] = field(default_factory=dict)
+    names_results: bool = True
 
     def input(self, index: int) -> Value:
         """Return a required input.
@@ -158,6 +161,21 @@ class Node:
             labels=labels,
             declared=self.declared[:1],
         )[0]
+
+    def results(self, values: Sequence[Value], names: Sequence[str]) -> list[Value]:
+        """Return the values that the outputs are: the first ones, or those that the annotations of a pair fit.
+
+        Args:
+            names: of the results.
+
+        Raises:
+            ParameterError: the pair does not say which ones.
+        """
+        specs = [value.tensor for value in values if value.tensor is not None]
+        if self.names_results or len(specs) < len(values):
+            return list(values)
+        notes = Annotations(outputs=tuple(self.declared))
+        return [values[k] for k in only_present(specs, notes, names)]
 
     def expression(self, text: str, *inputs: Value) -> Value:
         """Append arithmetic; return its result."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from engine.errors import EngineError, UnsupportedOperatorError
 from engine.layers import registry
-from engine.onnx.translation.builder import Builder
+from engine.onnx.translation.builder import Builder, used
 from engine.onnx.translation.node import Node
 from engine.onnx.translation.registry import translator_of
 from engine.onnx.translation.value import Value, constant
@@ -54,13 +54,14 @@ def _translated(
         name=op.name,
         domain="",
         version=_NEWEST,
-        inputs=[_value(name, makers, annotations) for name in op.inputs],
+        inputs=[*(_value(name, makers, annotations) for name in op.inputs), *_stored(op)],
         attributes=dict(op.params),
         outputs=op.outputs,
         builder=builder,
         subgraph=_refused,
         inline=_refused,
         declared=[annotations.get(name) for name in op.outputs],
+        names_results=any(op.labels),
     )
     try:
         found = None if translator is None else translator(node)
@@ -75,7 +76,7 @@ def _translated(
             names[builder.operand(value)] = name
     except EngineError as error:
         raise error.at(f"{op.name} ({op.type})") from error.__cause__
-    for new in builder.operators[first:]:
+    for new in used(builder.operators[first:], names):
         inputs, outputs = (tuple(names.get(name, name) for name in each) for each in (new.inputs, new.outputs))
         yield replace(new, inputs=inputs, outputs=outputs, line=op.line)
 
@@ -91,6 +92,11 @@ def _value(name: str, makers: Mapping[str, Operator], annotations: Mapping[str, 
         return Value(name, UNKNOWN if spec is None else spec)
     value.name = name
     return value
+
+
+def _stored(op: Operator) -> list[Value]:
+    """Return the tensors stored with an operator, which follow its operands."""
+    return [constant(attribute.data) for attribute in op.attributes.values()]
 
 
 def _number(maker: Operator | None) -> int | float | bool | None:

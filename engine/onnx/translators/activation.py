@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 
+from engine.errors import ShapeError
 from engine.onnx.translation.node import Node
 from engine.onnx.translation.registry import Translator, translates
 from engine.onnx.translation.value import Value
 from engine.onnx.translators.elementwise import literal
 from engine.onnx.translators.precision import in_dtype_of, widened
-from engine.tensor import Number, product
+from engine.tensor import Shape, format_shape, product
 
 _PLAIN = {
     "Relu": "nn.ReLU", "Sigmoid": "nn.Sigmoid", "Tanh": "nn.Tanh", "Softplus": "nn.Softplus",
@@ -125,48 +126,46 @@ def _wide(node: Node, x: Value) -> Value:
 
 
 @translates("PRelu")
-def prelu(node: Node) -> Value | list[Value]:
-    """Translate to nn.PReLU if there is one slope, or one per channel."""
-    slope, rank = node.array(1), node.input(0).rank
-    if slope is None or rank is None or rank < 2 or slope.dtype != node.dtype():
-        return node.same(consumed_inputs=None)
-    if node.version < 7 and slope.ndim == 1:  # one per channel, whatever it broadcasts to
-        slope = slope.reshape(-1, *(1,) * (rank - 2))
-    shape = (1,) * (rank - slope.ndim) + slope.shape
-    if slope.size != 1 and (len(shape) != rank or shape[1] != slope.size):
-        return node.same(consumed_inputs=None)
-    return node.make("nn.PReLU", node.input(0), weights={"weight": slope.reshape(-1)}, num_parameters=slope.size)
+def prelu(node: Node) -> Value:
+    """Translate to nn.PReLU if there is one slope, or one per channel; else to x where x >= 0, slope * x elsewhere."""
+    x, slope, rank, size = node.input(0), node.input(1), node.input(0).rank, product(_shape(node.input(1)))
+    if node.version < 7 and slope.rank == 1 and rank is not None and rank > 1:
+        slope = node.make("Tensor.reshape", slope, shape=(-1, *(1,) * (rank - 2)))  # one per channel
+    shape = (1,) * ((rank or 0) - (slope.rank or 0)) + _shape(slope)
+    pairs = zip(shape, _shape(x), strict=False)
+    if rank is not None and (len(shape) > rank or any(None not in (a, b) and a not in (1, b) for a, b in pairs)):
+        raise ShapeError("slope does not fit", found=format_shape(_shape(slope)))
+    is_by_channel = rank is not None and rank > 1 and (size == 1 or shape[1] == size)
+    if slope.constant is not None and is_by_channel and slope.dtype == x.dtype:
+        weights = {"weight": slope.constant.reshape(-1)}
+        return node.make("nn.PReLU", x, weights=weights, num_parameters=size)
+    bent = node.make("torch.mul", x, in_dtype_of(node, slope, x))
+    return node.make("torch.where", node.make("torch.lt", x, other=0), bent, x)
+
+
+def _shape(value: Value) -> Shape:
+    return () if value.tensor is None else value.tensor.shape
 
 
 @translates("Clip")
-def clip(node: Node) -> Value | list[Value]:
-    """Translate to torch.clamp with stored bounds, or to ReLU6."""
-    low: Number | None
-    high: Number | None
-    if node.version < 11:
-        bounds = [node.real(name, limit) for name, limit in (("min", -math.inf), ("max", math.inf))]
-        low, high = [None if math.isinf(bound) else bound for bound in bounds]
-    else:
-        if node.is_given(1) != node.is_given(2) and (low_or_high := 1 if node.is_given(1) else 2):
-            bound = node.input(low_or_high)
-            if literal(bound, node.dtype()) is None:
-                return node.make("torch.clamp", node.input(0), bound, labels=("input", ("min", "max")[low_or_high - 1]))
-        low, high = (None if node.optional(k) is None else literal(node.optional(k), node.dtype()) for k in (1, 2))
-        if any(node.is_given(k) and each is None for k, each in ((1, low), (2, high))):
-            return (
-                node.make("torch.clamp", node.input(0), *_bounds(node))
-                if node.is_given(1) and node.is_given(2)
-                else node.same()
-            )
-    if low is None and high is None:
-        return node.input(0)
-    if (low, high) == (0.0, 6.0) and isinstance(low, float):
-        return node.make("nn.ReLU6", node.input(0))
-    return node.make("torch.clamp", node.input(0), min=low, max=high)
-
-
-def _bounds(node: Node) -> list[Value]:
-    return [node.input(1), node.input(2)]
+def clip(node: Node) -> Value:
+    """Translate to torch.clamp, or to ReLU6; before operator set 11 the bounds are attributes."""
+    x = node.input(0)
+    if len(node.inputs) == 2 and not node.names_results:
+        raise ShapeError("the file does not say whether a lone bound is min or max", expected="both of them")
+    bounds = {name: node.optional(k) for k, name in ((1, "min"), (2, "max"))}
+    bounds = {name: None if each is None else in_dtype_of(node, each, x) for name, each in bounds.items()}
+    numbers = {name: None if each is None else literal(each, x.dtype) for name, each in bounds.items()}
+    if all(number is not None or bounds[name] is None for name, number in numbers.items()):
+        for name, limit in (("min", -math.inf), ("max", math.inf)):
+            if math.isfinite(number := node.real(name, limit)):
+                numbers[name] = int(number) if x.dtype is not None and x.dtype.kind in "iu" else number
+        low, high = numbers.values()
+        if (low, high) == (0.0, 6.0) and isinstance(low, float):
+            return node.make("nn.ReLU6", x)
+        return x if low is None and high is None else node.make("torch.clamp", x, min=low, max=high)
+    given = {name: node.make("torch.squeeze", each) for name, each in bounds.items() if each is not None}
+    return node.make("torch.clamp", x, *given.values(), labels=("input", *given))
 
 
 def _along_axis(type: str, default: int) -> Translator:
@@ -181,9 +180,14 @@ translates("LogSoftmax", since=13)(_along_axis("F.log_softmax", -1))
 
 
 @translates("Hardmax", since=13)
-def hardmax(node: Node) -> list[Value]:
-    """Keep ONNX's layer."""
-    return node.same()
+def hardmax(node: Node) -> Value:
+    """Translate to 1 at the first of the largest elements along an axis, 0 elsewhere."""
+    return _hardmax(node, node.input(0), node.number("axis", -1))
+
+
+def _hardmax(node: Node, x: Value, axis: int) -> Value:
+    first = node.make("torch.argmax", x, dim=axis, keepdim=True)
+    return node.make("torch.scatter", node.make("torch.zeros_like", x), first, dim=axis, value=1)
 
 
 @translates("Softmax", "LogSoftmax", "Hardmax")
@@ -195,9 +199,9 @@ def of_matrix(node: Node) -> Value | list[Value]:
     type = {"Softmax": "F.softmax", "LogSoftmax": "F.log_softmax"}.get(node.type)
     spec = x.tensor
     if spec is not None and axis < rank and product(spec.shape[axis + 1 :]) == 1:
-        return node.same(axis=axis) if type is None else node.make(type, x, dim=axis)
+        return _hardmax(node, x, axis) if type is None else node.make(type, x, dim=axis)
     matrix = node.builder.add("Flatten", node.name, [x], params={"axis": axis})[0]
-    y = node.same(inputs=[matrix], axis=1)[0] if type is None else node.make(type, matrix, dim=1)
+    y = _hardmax(node, matrix, 1) if type is None else node.make(type, matrix, dim=1)
     sizes = x.shape_as()
     if sizes is None:
         return [y]

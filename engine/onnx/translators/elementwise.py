@@ -142,12 +142,20 @@ def _one(function: str, a: Size, b: Size) -> Size:
 
 
 @translates("Pow")
-def power(node: Node) -> Value | list[Value]:
-    """Translate to pow in the dtype of the base."""
+def power(node: Node) -> Value:
+    """Translate to pow in the dtype of the base; integers with a fractional exponent are computed in float64."""
     a, b = _aligned(node)
-    if a.dtype is None or b.dtype is None or a.dtype != b.dtype or a.dtype.kind in "iu":
-        return node.same("Pow", [a, b], axis=None, broadcast=None)
-    texts, operands = operand_texts(a, b)
+    if a.dtype is None or b.dtype is None:
+        return in_dtype_of(node, node.make("torch.pow", a, b), a)
+    if a.dtype.kind in "iu":
+        if b.dtype.kind not in "iu":
+            y = node.make("torch.pow", *(node.make("Tensor.to", each, dtype="torch.double") for each in (a, b)))
+        else:
+            y = node.make("torch.pow", a, in_dtype_of(node, b, a) if a.dtype.kind == "u" else b)
+        return in_dtype_of(node, y, a)
+    if a.dtype.name not in ("float32", "float64"):
+        return in_dtype_of(node, node.make("torch.pow", a, b), a)
+    texts, operands = operand_texts(a, in_dtype_of(node, b, a))
     return node.expression(f"pow({texts[0]},{texts[1]})", *operands)
 
 
@@ -213,6 +221,13 @@ def _bits(function: str) -> Translator:
 
 for _type, _function in _BITS.items():
     translates(_type, since=18)(_bits(_function))
+
+
+@translates("BitShift", since=11)
+def shifted(node: Node) -> Value:
+    """Translate to torch.bitwise_left_shift or torch.bitwise_right_shift."""
+    direction = node.text("direction", "").lower()
+    return node.make(f"torch.bitwise_{direction}_shift", node.input(0), node.input(1))
 
 
 @translates("BitwiseNot", since=18)

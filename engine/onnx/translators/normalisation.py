@@ -7,50 +7,59 @@ from typing import Any
 import numpy as np
 
 from engine.errors import ParameterError
+from engine.layers.operands.axes import checked_axis
+from engine.layers.operands.spatial import FLOATING, tensor
 from engine.onnx.translation.node import Node
 from engine.onnx.translation.registry import translates
 from engine.onnx.translation.value import Value
 from engine.onnx.translators.precision import in_dtype_of, widened
+from engine.onnx.translators.shape import reshaped
 from engine.tensor import Array
 
 _LABELS = ("input", "weight", "bias")
+_STATISTICS = ("weight", "bias", "running_mean", "running_var")
 _INSTANCES = {3: "nn.InstanceNorm1d", 4: "nn.InstanceNorm2d", 5: "nn.InstanceNorm3d"}
 _MODULES = {2: "nn.BatchNorm1d", 3: "nn.BatchNorm1d", 4: "nn.BatchNorm2d", 5: "nn.BatchNorm3d"}
 
 
 @translates("BatchNormalization")
 def batch_norm(node: Node) -> Value | list[Value]:
-    """Translate to nn.BatchNorm with stored statistics."""
-    if node.number("training_mode", 0):
-        return node.same()
-    arrays = [node.array(k) for k in range(1, 5)]
-    module = _MODULES.get(node.input(0).rank or 0)
-    dtype = node.dtype()
+    """Translate to nn.BatchNorm with stored statistics, else to F.batch_norm."""
+    x, eps = node.input(0), node.real("epsilon", 1e-5)
+    scale, bias, mean, var = (node.input(k) for k in range(1, 5))
     if node.number("spatial", 1) != 1:
         raise ParameterError("statistics of every element are not computed", found="spatial=0", expected="1")
-    scale, bias, mean, var = arrays
-    if module is None or scale is None or bias is None or mean is None or var is None:
-        return node.same()[:1]
-    if any(each.ndim != 1 or each.dtype != dtype for each in (scale, bias, mean, var)):
-        return node.same()[:1]
-    return node.make(
-        module,
-        node.input(0),
-        weights={"weight": scale, "bias": bias, "running_mean": mean, "running_var": var},
-        affine=True,
-        eps=node.real("epsilon", 1e-5),
-        num_features=scale.size,
-    )
+    if node.number("training_mode", 0):
+        return _of_the_batch(node, eps)
+    module, arrays = _MODULES.get(x.rank or 0), [node.array(k) for k in range(1, 5)]
+    stored = {key: each for key, each in zip(_STATISTICS, arrays, strict=True) if each is not None}
+    if module is None or any(k not in stored or stored[k].ndim != 1 or stored[k].dtype != x.dtype for k in _STATISTICS):
+        labels = ("input", "running_mean", "running_var", "weight", "bias")
+        return in_dtype_of(node, node.make("F.batch_norm", x, mean, var, scale, bias, labels=labels, eps=eps), x)
+    return node.make(module, x, weights=stored, affine=True, eps=eps, num_features=stored["weight"].size)
+
+
+def _of_the_batch(node: Node, eps: float) -> list[Value]:
+    """Normalise by the statistics of the input; return the running ones, given * momentum + own * (1 - momentum)."""
+    x, momentum = node.input(0), node.real("momentum", 0.9)
+    y = node.make("F.batch_norm", x, node.input(1), node.input(2), labels=_LABELS, eps=eps, running_mean=None,
+                  running_var=None)  # fmt: skip
+    results, wide, axes = [in_dtype_of(node, y, x)], widened(node, x), (0, *range(2, node.rank()))
+    if any(node.outputs[1:]):
+        own = node.make("torch.mean", wide, dim=axes), node.make("torch.var", wide, dim=axes, correction=0)
+        for given, now in zip((node.input(3), node.input(4)), own, strict=True):
+            kept = node.make("torch.mul", widened(node, given), other=momentum)
+            running = node.make("torch.add", kept, node.make("torch.mul", now, other=1 - momentum))
+            results.append(in_dtype_of(node, running, given))
+    return results
 
 
 @translates("InstanceNormalization")
-def instance_norm(node: Node) -> Value | list[Value]:
+def instance_norm(node: Node) -> Value:
     """Translate to nn.InstanceNorm, or to F.instance_norm if the weights are not constant."""
     x, eps = node.input(0), node.real("epsilon", 1e-5)
-    if not _have_its_dtype(x, node.input(1), node.input(2)):
-        return node.same()
     module, scale, bias = _INSTANCES.get(x.rank or 0), node.array(1), node.array(2)
-    if scale is None or bias is None or module is None:
+    if module is None or scale is None or bias is None or not scale.dtype == bias.dtype == x.dtype:
         return node.make("F.instance_norm", x, node.input(1), node.input(2), labels=_LABELS, eps=eps)
     weights = _weights(scale, bias)
     return node.make(
@@ -65,20 +74,19 @@ def instance_norm(node: Node) -> Value | list[Value]:
 
 
 @translates("GroupNormalization", since=18)
-def group_norm(node: Node) -> Value | list[Value]:
+def group_norm(node: Node) -> Value:
     """Translate to nn.GroupNorm, or to F.group_norm if weights are not constant; older files have one per group."""
     x, groups, eps = node.input(0), node.number("num_groups", 0), node.real("epsilon", 1e-5)
-    channels = x.tensor.shape[1] if x.tensor is not None and x.tensor.rank > 1 else None
-    if not _have_its_dtype(x, node.input(1), node.input(2)) or channels is None or groups < 1 or channels % groups:
-        return node.same()
-    scale, bias = node.array(1), node.array(2)
-    if scale is None or bias is None:
-        if any(each.tensor is None or each.tensor.shape != (channels,) for each in (node.input(1), node.input(2))):
-            return node.same()
+    _check_floating(x)
+    shape, weights_of = x.shape_as() or (0, 0), node.input(1).tensor
+    channels, scale, bias = x.tensor.shape[1] if x.tensor is not None else None, node.array(1), node.array(2)
+    if weights_of is not None and weights_of.shape == (groups,) != (channels,):
+        rows = reshaped(node, x, (shape[0], groups, -1))
+        rows = node.make("F.instance_norm", rows, node.input(1), node.input(2), labels=_LABELS, eps=eps)
+        return reshaped(node, rows, shape)
+    if scale is None or bias is None or channels is None or not scale.dtype == bias.dtype == x.dtype:
         return node.make("F.group_norm", x, node.input(1), node.input(2), labels=_LABELS, num_groups=groups, eps=eps)
-    if any(each.shape not in ((channels,), (groups,)) for each in (scale, bias)):
-        return node.same()
-    weights = _weights(*(each.repeat(channels // each.size) for each in (scale, bias)))
+    weights = _weights(scale, bias)
     return node.make(
         "nn.GroupNorm",
         x,
@@ -90,10 +98,9 @@ def group_norm(node: Node) -> Value | list[Value]:
     )
 
 
-def _have_its_dtype(x: Value, *weights: Value) -> bool:
-    return x.tensor is not None and all(
-        each.tensor is not None and each.tensor.dtype == x.tensor.dtype and each.tensor.rank == 1 for each in weights
-    )
+def _check_floating(x: Value) -> None:
+    if x.tensor is not None:
+        tensor(x.tensor, "input", FLOATING)
 
 
 def _weights(scale: Array, bias: Array) -> dict[str, Array]:
@@ -144,31 +151,65 @@ def mean_variance(node: Node) -> Value:
 
 
 @translates("RMSNormalization", since=23)
-def as_it_is(node: Node) -> list[Value]:
-    """Keep ONNX's layer."""
-    return node.same()
+def rms_norm(node: Node) -> Value:
+    """Translate to F.rms_norm if the weight covers the axes; else to x / sqrt(mean(x**2) + epsilon) * scale."""
+    x, scale, eps = node.input(0), node.input(1), node.real("epsilon", 1e-5)
+    shape = _trailing(node, scale)
+    if shape is not None:
+        return node.make("F.rms_norm", x, scale, labels=_LABELS[:2], normalized_shape=shape, eps=eps)
+    wide = widened(node, x)
+    mean = node.make("torch.mean", node.make("torch.square", wide), dim=_axes(node), keepdim=True)
+    y = node.make("torch.div", wide, node.make("torch.sqrt", node.make("torch.add", mean, other=eps)))
+    return in_dtype_of(node, node.make("torch.mul", y, widened(node, scale)), x)
 
 
 @translates("LayerNormalization", since=17)
-def layer_norm(node: Node) -> Value | list[Value]:
-    """Translate to nn.LayerNorm if only the first result is used and the weights cover the axes."""
+def layer_norm(node: Node) -> list[Value]:
+    """Translate to nn.LayerNorm if the weights cover the axes; else, and for the statistics, to means and products."""
+    x, scale, bias, eps = node.input(0), node.input(1), node.optional(2), node.real("epsilon", 1e-5)
+    _check_floating(x)
+    shape = _trailing(node, scale, *(() if bias is None else (bias,)))
+    if shape is not None and len(node.outputs) == 1:
+        return [_module(node, shape, eps)]
+    wide, axes = widened(node, x), _axes(node)
+    mean = node.make("torch.mean", wide, dim=axes, keepdim=True)
+    centred = node.make("torch.sub", wide, mean)
+    variance = node.make("torch.mean", node.make("torch.square", centred), dim=axes, keepdim=True)
+    inverse = node.make("torch.rsqrt", node.make("torch.add", variance, other=eps))
+    if shape is not None:
+        y = _module(node, shape, eps)
+    else:
+        y = node.make("torch.mul", node.make("torch.mul", centred, inverse), widened(node, scale))
+        y = in_dtype_of(node, y if bias is None else node.make("torch.add", y, widened(node, bias)), x)
+    return node.results((y, mean, inverse), ("the input normalised", "the mean", "the inverse deviation"))
+
+
+def _module(node: Node, shape: tuple[int, ...], eps: float) -> Value:
+    """Append nn.LayerNorm with stored weights, or F.layer_norm."""
     x, scale, bias = node.input(0), node.array(1), node.array(2)
-    if x.tensor is None or any(node.outputs[1:]) or scale is None or (node.is_given(2) and bias is None):
-        return node.same()
+    if scale is None or (bias is None and node.is_given(2)) or scale.dtype != x.dtype:
+        operands = [value for value in node.inputs if value is not None]
+        labels = _LABELS[: len(operands)]
+        return node.make("F.layer_norm", *operands, labels=labels, normalized_shape=shape, eps=eps)
+    weights = {"weight": scale, "bias": np.zeros_like(scale) if bias is None else bias}
+    return node.make("nn.LayerNorm", x, weights=weights, elementwise_affine=True, eps=eps, normalized_shape=shape)
+
+
+def _axes(node: Node) -> tuple[int, ...]:
+    """Return the normalised axes, which follow attribute ``axis``."""
     axis = node.number("axis", -1)
-    trailing = x.tensor.shape[axis:] if -x.tensor.rank <= axis < x.tensor.rank else ()
-    if len(trailing) == scale.ndim and 1 not in scale.shape:  # an unknown size must be that of the weights
-        trailing = tuple(own if size is None else size for size, own in zip(trailing, scale.shape, strict=True))
-    shape = tuple(size or 0 for size in trailing)
-    if not shape or None in trailing or scale.shape != shape or (bias is not None and bias.shape != shape):
-        return node.same()
-    if scale.dtype != x.tensor.dtype:
-        return node.same()
-    return node.make(
-        "nn.LayerNorm",
-        x,
-        weights={"weight": scale, "bias": np.zeros_like(scale) if bias is None else bias},
-        elementwise_affine=True,
-        eps=node.real("epsilon", 1e-5),
-        normalized_shape=shape,
-    )
+    return tuple(range(axis, node.rank() if axis >= 0 else 0))
+
+
+def _trailing(node: Node, *weights: Value) -> tuple[int, ...] | None:
+    """Return the sizes of the normalised axes; None if they are unknown, or the weights do not cover them."""
+    x, first = node.input(0).tensor, weights[0].tensor
+    if x is None or first is None:
+        return None
+    trailing = x.shape[checked_axis(node.number("axis", -1), x.rank) :]
+    if len(trailing) == first.rank and 1 not in first.shape:  # an unknown size must be that of the weights
+        trailing = tuple(own if size is None else size for size, own in zip(trailing, first.shape, strict=True))
+    if any(each.tensor is None or each.tensor.shape != trailing for each in weights):
+        return None
+    shape = tuple(size for size in trailing if size is not None)
+    return shape if len(shape) == len(trailing) else None

@@ -9,10 +9,7 @@ from engine.onnx.translation.value import Value
 
 @translates("DeformConv", since=19)
 @translates("ConvInteger", since=10)
-@translates("BitShift", since=11)
-@translates("CumSum", since=11)
 @translates("Det", since=11)
-@translates("CumProd", since=26)
 @translates("GatherElements", since=11)
 @translates("GatherND", since=11)
 @translates("Scatter")

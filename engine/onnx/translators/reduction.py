@@ -8,6 +8,8 @@ from engine.onnx.translation.node import Node
 from engine.onnx.translation.registry import translates
 from engine.onnx.translation.value import Value
 from engine.onnx.translators.precision import in_dtype_of, widened
+from engine.onnx.translators.shape import TORCH_NAMES
+from engine.tensor import CODES
 
 # Function of each element, reduction, function of the reduced value.
 _STEPS: Final = {
@@ -102,3 +104,17 @@ def loss(node: Node) -> list[Value]:
     if kind == "mean":
         lost = node.make("torch.div", lost, node.make("torch.sum", weights))
     return [in_dtype_of(node, each, x) for each in (lost, logarithms)]
+
+
+@translates("CumSum", since=11)
+@translates("CumProd", since=26)
+def running(node: Node) -> Value:
+    """Translate to torch.cumsum or torch.cumprod in the dtype of the input."""
+    x, axis = node.input(0), node.integers(1, "axis")
+    given: dict[str, Any] = {key: bool(node.number(key, 0)) for key in ("exclusive", "reverse")}
+    if x.dtype in CODES:
+        given["dtype"] = TORCH_NAMES[CODES[x.dtype]]
+    type = f"torch.{node.type.lower()}"
+    if axis is not None:
+        return in_dtype_of(node, node.make(type, x, dim=axis[0], **given), x)
+    return in_dtype_of(node, node.make(type, x, node.input(1), labels=("input", "dim"), **given), x)

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from engine.errors import ShapeError
-from engine.layers.onnx.operands.dtypes import DTYPES
+from engine.layers.onnx.operands.dtypes import DTYPES, NUMBERS
 from engine.onnx.translation.node import Node
 from engine.onnx.translation.registry import translates
 from engine.onnx.translation.value import Size, Value, constant
 from engine.tensor import CODES, TensorSpec, product
 
-_TORCH_NAMES = {
+TORCH_NAMES = {
     "f32": "torch.float", "f64": "torch.double", "f16": "torch.half", "bf16": "torch.bfloat16", "i64": "torch.long",
     "i32": "torch.int", "i16": "torch.short", "i8": "torch.int8", "u8": "torch.uint8", "bool": "torch.bool",
     "c64": "torch.complex64", "c128": "torch.complex128",
@@ -152,18 +152,17 @@ def size_of(node: Node) -> Value | list[Value]:
 
 @translates("Cast", "CastLike")
 def cast(node: Node) -> Value | list[Value]:
-    """Translate to Tensor.to; return the input if it has the dtype already."""
+    """Translate to Tensor.to, or return the input if it has the dtype already; keep ONNX's layer for other dtypes."""
     x = node.input(0)
     to = node.dtype(1) if node.type == "CastLike" else DTYPES.get(node.number("to", 0))
-    if to is None or (to not in CODES) or (x.dtype is not None and x.dtype not in CODES):
-        return node.same()
-    if x.dtype is None:  # numpy would read None as float64
-        return node.same()
-    if x.dtype == to:
+    if to is None and node.type == "CastLike":
+        return node.make("Tensor.type_as", x, node.input(1))
+    if x.dtype is not None and x.dtype == to:
         return x
-    if x.dtype.kind == "c":
-        return node.same()
-    result = node.make("Tensor.to", x, dtype=_TORCH_NAMES[CODES[to]])
+    # Without a dtype, numpy would read None as float64.
+    if to is None or to not in CODES or x.dtype is None or x.dtype not in CODES or x.dtype.kind == "c":
+        return node.same("Cast", [x], to=node.attributes.get("to", None if to is None else NUMBERS[to]))
+    result = node.make("Tensor.to", x, dtype=TORCH_NAMES[CODES[to]])
     if result.constant is None and to.kind == "i":
         result.sizes = x.sizes
     return result
@@ -220,14 +219,14 @@ def constant_of_shape(node: Node) -> Value | list[Value]:
             raise ShapeError("not a shape", found=list(sizes), expected="sizes of 0 and more")
         if count <= 64:
             return constant(np.full(sizes, filler.reshape(())))
-        return node.make("torch.full", size=sizes, fill_value=number, dtype=_TORCH_NAMES[CODES[filler.dtype]])
+        return node.make("torch.full", size=sizes, fill_value=number, dtype=TORCH_NAMES[CODES[filler.dtype]])
     sizes_list = node.sizes(wanted.sizes)
     return node.builder.add(
         "torch.full",
         node.name,
         [sizes_list],
         outputs=(node.outputs[0],),
-        params={"fill_value": number, "dtype": _TORCH_NAMES[CODES[filler.dtype]]},
+        params={"fill_value": number, "dtype": TORCH_NAMES[CODES[filler.dtype]]},
         labels=("size",),
     )
 
@@ -243,7 +242,7 @@ def _of_any_shape(node: Node, filler: np.ndarray) -> list[Value]:
     found = node.builder.add("ConstantOfShape", node.name, [node.input(0)], params={"value": number}, declared=declared)
     if declared or filler.dtype == (np.float32 if isinstance(number, float) else np.int64):
         return found
-    return [node.make("Tensor.to", found[0], dtype=_TORCH_NAMES[CODES[filler.dtype]])]
+    return [node.make("Tensor.to", found[0], dtype=TORCH_NAMES[CODES[filler.dtype]])]
 
 
 @translates("Constant")

@@ -216,6 +216,28 @@ def test_a_second_result_that_may_be_either_is_refused_by_name(
         )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("head", "shape"),
+    [("GroupNormalization op 3 1 0 1 2 3 num_groups=2", "(1,4,2)bool"),
+     ("LayerNormalization op 3 1 0 1 2 3", "(2,4)c64")],
+)  # fmt: skip
+def test_a_dtype_that_a_norm_is_not_defined_for_is_refused(head: str, shape: str, tmp_path: Path) -> None:
+    with pytest.raises(ShapeError, match="has the wrong dtype"):
+        graph(
+            tmp_path, f"pnnx.Input in0 0 1 0 #0={shape}", "pnnx.Input in1 0 1 1 #1=(4)f32",
+            "pnnx.Input in2 0 1 2 #2=(4)f32", f"{head} #0={shape} #1=(4)f32 #2=(4)f32", "pnnx.Output out0 1 0 3",
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", ["(1,1,1)", "(4,5)"])
+def test_a_slope_that_would_make_the_input_larger_is_refused(shape: str, tmp_path: Path) -> None:
+    with pytest.raises(ShapeError, match=r"slope does not fit: found \[3, 4, 5\]"):
+        graph(
+            tmp_path, f"pnnx.Input in0 0 1 0 #0={shape}f32", "pnnx.Input in1 0 1 1 #1=(3,4,5)f32",
+            f"PRelu op 2 1 0 1 2 #0={shape}f32 #1=(3,4,5)f32", "pnnx.Output out0 1 0 2",
+        )  # fmt: skip
+
+
 def test_lengths_of_keys_beside_keys_of_earlier_steps_are_refused() -> None:
     specs = [TensorSpec((2, 3, 4, 5), F32)] * 5
     attention = bind(registry["Attention"], n_inputs=6, params={}, attributes={}, annotations=NO_ANNOTATIONS).layer
@@ -227,6 +249,6 @@ def test_bits_of_large_unsigned_numbers_are_all_kept() -> None:
     given = [np.array([2**64 - 9, 2**63 + 1], np.uint64), np.array([1, 1], np.uint64)]
     annotations = Annotations(inputs=(None, None), outputs=(None,), labels=(None, None))
     found = bind(
-        registry["BitShift"], n_inputs=2, params={"direction": "RIGHT"}, attributes={}, annotations=annotations
+        registry["torch.bitwise_right_shift"], n_inputs=2, params={}, attributes={}, annotations=annotations
     ).forward(given)
     assert found.tolist() == [2**63 - 5, 2**62]

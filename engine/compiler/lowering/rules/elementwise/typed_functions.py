@@ -5,30 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from engine.compiler.kernels.elements import FUNCTIONS as KERNELS_OF
-from engine.compiler.kernels.expr import Number, Operand, apply
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.elementwise.map import lower_map
 from engine.compiler.lowering.rules.elementwise.typed_calls import (
     Calls,
     TypedArgument,
     TypedExpr,
-    domain_of,
-    integer_function,
-    number_of,
 )
-from engine.compiler.lowering.rules.elementwise.typed_maps import lower_cast, operands_of, typed_map
+from engine.compiler.lowering.rules.elementwise.typed_maps import lower_cast
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import Lowered, NotLoweredError
 from engine.compiler.lowering.terms.functions import COMPOSED, KERNELS, NAMED
-from engine.compiler.storage import View
 from engine.expression import FUNCTIONS, Call, Input, Literal, Node, postorder
 from engine.expression.elementwise import ELEMENTWISE
 from engine.layers.creation.container import Expression
 from engine.layers.definition.layer import Layer
 from engine.layers.elementwise import arithmetic, functions, ternary
-from engine.layers.onnx.elementwise.arithmetic import BitShift, CastLike, OnnxCast, Pow
-from engine.promotion import broadcast_shapes
-from engine.tensor import TensorSpec, dtype_name
+from engine.layers.onnx.elementwise.arithmetic import OnnxCast
+from engine.tensor import TensorSpec
 
 
 def _is_map(context: Context) -> bool:
@@ -145,40 +139,4 @@ def _value(
     return calls.cast(arguments[0], known.dtype)
 
 
-kernels_for(OnnxCast, CastLike)(lower_cast)
-
-
-@kernels_for(BitShift)
-def lower_shift(context: Context) -> Lowered:
-    """Lower a bit shift to the left or right."""
-    layer, operands = context.layer(BitShift), operands_of(context, 2)
-    x, count = operands
-    if not isinstance(x, View) or not isinstance(count, View) or x.dtype.kind not in "iu" or x.dtype != count.dtype:
-        raise NotLoweredError("an operand is not a tensor of integers")
-    tree = apply("lshift" if layer.direction == "LEFT" else "rshift", Operand(0), Operand(1))
-    return typed_map(context, tree, operands, domain_of(x.dtype))
-
-
-@kernels_for(Pow)
-def lower_power(context: Context) -> Lowered:
-    """Lower a power in the dtype of its base; integers with a negative exponent set the fault flag."""
-    if context.lowering.term(context.op) is not None:
-        return lower_map(context)
-    calls = Calls(context)
-    base, exponent = map(calls.term, context.arguments())
-    if not isinstance(base, TypedExpr) or not isinstance(exponent, TypedExpr):
-        raise NotLoweredError("an operand is a number")
-    dtype, of_exponent = base.spec.dtype, exponent.spec.dtype
-    spec = TensorSpec(broadcast_shapes(base.spec.shape, exponent.spec.shape), dtype)
-    if of_exponent.kind not in "iu" or dtype.kind not in "iuf" or (dtype.name, of_exponent.kind) == ("uint64", "i"):
-        raise NotLoweredError("there is no kernel for powers of these dtypes")
-    if dtype.kind == "f":
-        return calls.lowered(TypedExpr(apply("pow", base.tree, exponent.tree), spec, domain_of(dtype)))
-    if exponent.array is not None and exponent.array.size == 1 and exponent.array.item() >= 0:
-        tree = integer_function("pow", [base.tree, Number(number_of(exponent.array.reshape(()), dtype))])
-        if tree is not None:
-            return calls.lowered(TypedExpr(tree, spec, domain_of(dtype)))
-    count = apply(f"as_{dtype_name(dtype)}", exponent.tree)
-    signed = [*([exponent.tree] if of_exponent.kind == "i" else []), *([count] if dtype.kind == "i" else [])]
-    checked = tuple(apply("lt", each, 0) for each in signed)
-    return calls.lowered(TypedExpr(apply("pow", base.tree, count), spec, domain_of(dtype), checked))
+kernels_for(OnnxCast)(lower_cast)

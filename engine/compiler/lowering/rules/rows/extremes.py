@@ -18,11 +18,10 @@ from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import Lowered, NotLoweredError, derived
 from engine.compiler.storage import FLOAT32, View, constant, row_major
 from engine.layers.definition.layer import Layer
-from engine.layers.onnx.elementwise.arithmetic import OnnxCumProd, OnnxCumSum
 from engine.layers.operands.axes import checked_axis
 from engine.layers.operands.precision import INT64
 from engine.layers.reduction.extremum import ArgMax, ArgMin, Max, Min
-from engine.layers.reduction.scan import CumMax, CumMin, CumProd, CumSum, LogCumSumExp
+from engine.layers.reduction.scan import CumMax, CumMin, CumProd, CumSum, LogCumSumExp, Running
 from engine.tensor import TensorSpec, dtype_name
 
 # Largest index in int32.
@@ -98,18 +97,8 @@ def extremes_of(
 def lower_scan(context: Context) -> Lowered:
     """Lower a running sum, product or logsumexp along one dimension."""
     layer: Any = context.layer(Layer)
-    return _scanned(context, layer.dim, _MODES[type(layer)])
-
-
-@kernels_for(OnnxCumSum, OnnxCumProd)
-def lower_onnx_scan(context: Context) -> Lowered:
-    """Lower a running sum or product of ONNX, in the dtype of the operand."""
-    layer, axis = context.layer(Layer), context.argument(1)
-    assert isinstance(layer, OnnxCumSum | OnnxCumProd)
-    if not isinstance(axis, np.ndarray | int) or np.size(axis) != 1:
-        raise NotLoweredError("its axis is known only at run time")
-    mode: Mode = "sum" if isinstance(layer, OnnxCumSum) else "product"
-    return _scanned(context, int(np.reshape(axis, ())), mode, is_reverse=layer.reverse, is_exclusive=layer.exclusive)
+    ends = {"is_reverse": layer.reverse, "is_exclusive": layer.exclusive} if isinstance(layer, Running) else {}
+    return _scanned(context, layer.dim, _MODES[type(layer)], **ends)
 
 
 def _scanned(

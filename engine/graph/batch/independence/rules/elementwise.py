@@ -66,8 +66,8 @@ def broadcast(operands: Iterable[Operand]) -> Value:
     complex.Real, complex.Imag, complex.Conjugate, complex.Angle, complex.Direction, mathematics.FloatPower,
     mathematics.Logit, mathematics.NanToNum, mathematics.FrExp, piecewise.ReLU, piecewise.Hardtanh, piecewise.Threshold,
     ternary.Clamp, ternary.ClampMin, ternary.ClampMax, ternary.Lerp, ternary.AddCMul, ternary.AddCDiv, MaskedFill,
-    Where, FakeQuantize, QuantizePerTensor, Dequantize, IntRepr, onnx_activation.Clip,
-    onnx_arithmetic.Pow, onnx_arithmetic.BitShift, StringConcat, LabelEncoder, Binarizer,
+    Where, FakeQuantize, QuantizePerTensor, Dequantize, IntRepr, 
+    StringConcat, LabelEncoder, Binarizer,
 )  # fmt: skip
 def elementwise(use: Use) -> Value:
     """Follow results whose elements depend on the elements at the same position."""
@@ -112,7 +112,7 @@ def fill(use: Use) -> Value:
     return use.batch("input")
 
 
-@rule(cast.To, cast.TypeAs, RawTo, onnx_arithmetic.OnnxCast, onnx_arithmetic.CastLike, identity.Identity,
+@rule(cast.To, cast.TypeAs, RawTo, onnx_arithmetic.OnnxCast, identity.Identity,
       identity.RawIdentity, complex.Resolved, takes_numbers=True)  # fmt: skip
 def same(use: Use) -> Value:
     """Follow an input that is returned, possibly in another dtype; of other operands only the dtype counts."""
@@ -132,13 +132,11 @@ def dropout(use: Use) -> Value:
     return use.first.value
 
 
-@rule(piecewise.PReLU, onnx_activation.OnnxPRelu)
+@rule(piecewise.PReLU)
 def prelu(use: Use) -> Value:
     """Follow a slope that is broadcast, or one for each channel, which is axis 1."""
     items = use.batch()
-    slope = use.find("weight", "slope")
-    if isinstance(use.layer, onnx_activation.OnnxPRelu):
-        return broadcast((use.first, slope))
+    slope = use.find("weight")
     count = slope.shape[0] if slope.rank else 1
     if not slope.is_shared or (count != 1 and (items.axis == 1 or use.first.shape[1] != count)):
         raise MixesError("has slopes that differ between items")

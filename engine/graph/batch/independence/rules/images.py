@@ -13,7 +13,6 @@ from engine.layers.onnx.pooling import global_pool
 from engine.layers.onnx.pooling import pool as onnx_pool
 from engine.layers.onnx.products import conv as onnx_conv
 from engine.layers.onnx.products import deform as onnx_deform
-from engine.layers.onnx.rows import norm as onnx_norm
 from engine.layers.onnx.shape.signal import STFT
 from engine.layers.onnx.vision import image, resize
 from engine.layers.operands.axes import checked_axes
@@ -116,14 +115,6 @@ def batch_norm(use: Use) -> Value:
     return first_axis(use, "input")
 
 
-@rule(onnx_norm.OnnxBatchNorm)
-def onnx_batch_norm(use: Use) -> Value:
-    """Follow channels with constant statistics; in training they depend on the batch."""
-    if use.layer.training_mode:  # type: ignore[attr-defined]
-        raise MixesError("normalises with the statistics of the batch")
-    return first_axis(use, "input")
-
-
 @rule(norm.InstanceNorm)
 def instance_norm(use: Use) -> Value:
     """Follow every channel of every image by itself."""
@@ -133,10 +124,7 @@ def instance_norm(use: Use) -> Value:
     return first_axis(use, "input")
 
 
-@rule(
-    norm.GroupNorm, norm.LocalResponseNorm, onnx_norm.OnnxInstanceNorm, onnx_norm.OnnxGroupNorm,
-    image._Blocks, image.Col2Im,
-)  # fmt: skip
+@rule(norm.GroupNorm, norm.LocalResponseNorm, image._Blocks, image.Col2Im)
 def first_only(use: Use) -> Value:
     """Follow every image by itself, with shared weights."""
     return first_axis(use, "input")

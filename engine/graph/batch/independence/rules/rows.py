@@ -10,10 +10,8 @@ from engine.graph.batch.independence.use import Use
 from engine.graph.batch.independence.values import Items, MixesError, Value
 from engine.layers.linear.linalg_norm import LinalgNorm
 from engine.layers.normalisation import layer_norm, softmax
-from engine.layers.onnx.elementwise.activation import Hardmax
-from engine.layers.onnx.elementwise.arithmetic import Det, _Running
+from engine.layers.onnx.elementwise.arithmetic import Det
 from engine.layers.onnx.indexing.search import OnnxTopK, _Last
-from engine.layers.onnx.rows.norm import OnnxLayerNorm, OnnxRMSNorm
 from engine.layers.onnx.shape.signal import DFT
 from engine.layers.operands.axes import checked_axes, checked_axis
 from engine.layers.reduction import deviation, distance, extremum, reduction, scan
@@ -72,7 +70,7 @@ def softmax_rule(use: Use) -> Value:
 
 @rule(
     scan._Scan, scan._RunningExtreme, sorting.Sort, sorting.ArgSort, sorting.TopK, distance.Normalize, OneAxis,
-    Hardmax, OnnxTopK,
+    OnnxTopK,
 )  # fmt: skip
 def along(use: Use) -> Value:
     """Follow rows of an axis that are scanned, sorted or transformed by themselves."""
@@ -103,14 +101,6 @@ def along_several(use: Use) -> Value:
     return kept(use.batch(), axes, "transforms")
 
 
-@rule(_Running)
-def along_operand(use: Use) -> Value:
-    """Follow a scan along an axis that comes as an operand."""
-    use.only("input")
-    axis = checked_axis(int(use["axis"].constant("axes")), use["input"].rank)
-    return kept(use.batch("input"), (axis,), "works along")
-
-
 @rule(DFT)
 def transform(use: Use) -> Value:
     """Follow a transform along an axis; the last axis holds real and imaginary parts."""
@@ -129,20 +119,6 @@ def trailing_norm(use: Use) -> Value:
     rank = use["input"].rank
     count = len(use.layer.normalized_shape)  # type: ignore[attr-defined]
     return kept(use.batch("input"), tuple(range(rank - count, rank)), "normalises over")
-
-
-@rule(OnnxLayerNorm, OnnxRMSNorm)
-def onnx_trailing_norm(use: Use) -> Value:
-    """Follow a normalisation over the axes from one on; the statistics keep the others."""
-    use.only("input")
-    rank = use["input"].rank
-    first = checked_axis(use.layer.axis, rank)  # type: ignore[attr-defined]
-    items = kept(use.batch("input"), tuple(range(first, rank)), "normalises over")
-    place = items.axis - rank
-    for weight in (use["scale"], use.find("bias")):
-        if weight.is_given and weight.rank >= -place and weight.shape[place] != 1:
-            raise MixesError("has weights that differ between items")
-    return items
 
 
 @rule(distance.PairwiseDistance)

@@ -24,7 +24,7 @@ from engine.layers.definition.layer import Layer
 from engine.layers.elementwise import arithmetic, cast, comparison, identity
 from engine.layers.elementwise.functions import Binary, Unary
 from engine.layers.indexing.masking import Where
-from engine.layers.onnx.elementwise.arithmetic import CastLike, OnnxCast
+from engine.layers.onnx.elementwise.arithmetic import OnnxCast
 from engine.layers.onnx.shape.shape import OnnxShape, OnnxSize
 from engine.layers.reduction.reduction import Prod
 from engine.layers.shape.join import _Join
@@ -38,7 +38,7 @@ _READERS: Final = (
     numbers.Size, numbers.NumEl, numbers.Rank, numbers.Length, OnnxShape, OnnxSize, ShapeAsTensor, DTypeOf, DeviceOf,
 )  # fmt: skip
 _MOVERS: Final = (
-    Rearrangement, numbers.Item, numbers.Scalar, FromData, cast.To, OnnxCast, CastLike, identity.Identity,
+    Rearrangement, numbers.Item, numbers.Scalar, FromData, cast.To, OnnxCast, identity.Identity,
     identity.RawIdentity,
 )  # fmt: skip
 _NAMES: Final[dict[type[Layer], str]] = {arithmetic.Add: "add", arithmetic.Sub: "sub", arithmetic.Div: "div"}
@@ -98,7 +98,7 @@ def _check_exact(use: Use, given: Sequence[Known | None], results: Sequence[Know
     Raises:
         MixesError: it may.
     """
-    if not isinstance(use.layer, (cast.To, OnnxCast, CastLike, numbers.Scalar, FromData)):
+    if not isinstance(use.layer, (cast.To, OnnxCast, numbers.Scalar, FromData)):
         return
     source = next((each for each in given if each is not None), ())
     before = {np.asarray(each).dtype for each in source if not isinstance(each, (list, tuple))}
