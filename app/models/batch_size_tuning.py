@@ -1,6 +1,6 @@
 """Batch-size tuning: compiles and times batches, to decide whether shared runs make a model faster.
 
-Runs step by step in the background compile thread. The result is stored with the compiled code, for the next start.
+Runs step by step in the background compile thread.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
-import orjson
 from numpy.typing import NDArray
 
 import engine
@@ -27,7 +26,6 @@ LONG_S: Final = 0.25
 _ROUNDS: Final = 9
 _FEWEST: Final = 3
 _SPENT_S: Final = 0.2
-_SUBJECT: Final = "batching"
 
 
 def tune(batcher: Batcher, run_s: float) -> None:
@@ -51,11 +49,6 @@ def tune(batcher: Batcher, run_s: float) -> None:
         batcher.tune_when_used(partial(_begin, batcher))
 
 
-def drop_idle_batches(batcher: Batcher, idle_s: float) -> bool:
-    """Drop the code for batches after ``idle_s`` without a request; return whether there was any."""
-    return batcher.drop_idle_batches(partial(_begin, batcher), idle_s)
-
-
 def _begin(batcher: Batcher) -> None:
     if not engine.in_background(BatchSizeTuning(batcher)):
         batcher.decide(Verdict(enabled=False, reason="there is no compiler"))
@@ -68,7 +61,7 @@ class BatchSizeTuning:
         self._batcher = batcher
         self._session = batcher.session
         self._progress: engine.Progress | None = None
-        self._steps = self._go()
+        self._steps = self._try_all()
         self._times: dict[int, float] = {}
 
     def __call__(self, progress: engine.Progress) -> bool:
@@ -83,19 +76,6 @@ class BatchSizeTuning:
         except MemoryError:
             self._refuse("there is no memory for a batch")
         return False
-
-    def _go(self) -> Iterator[bool]:
-        known = self._kept()
-        if known is None:
-            yield from self._try_all()
-            self._keep()
-            return
-        sizes, verdict = known
-        for size in sizes:
-            self._prepare(size)
-            self._batcher.offer(size)
-            yield True
-        self._batcher.decide(verdict)
 
     def _try_all(self) -> Iterator[bool]:
         for size in self._batcher.config.sizes:
@@ -154,28 +134,6 @@ class BatchSizeTuning:
         """Disable shared runs; client batches run item by item if there is code for one."""
         self._batcher.sizes = self._batcher.sizes[:1]
         self._batcher.decide(Verdict(enabled=False, reason=reason, latency_s=dict(self._times)))
-
-    def _keep(self) -> None:
-        verdict, sizes = self._batcher.verdict, self._batcher.sizes
-        times = {str(size): seconds for size, seconds in verdict.latency_s.items()}
-        told = {"sizes": sizes, "enabled": verdict.enabled, "reason": verdict.reason, "latency_s": times}
-        self._session.keep(self._batcher.specs(1), self._subject, orjson.dumps(told))
-
-    def _kept(self) -> tuple[tuple[int, ...], Verdict] | None:
-        """Return the stored sizes and verdict if they fit the present config."""
-        try:
-            found = orjson.loads(self._session.note(self._batcher.specs(1), self._subject) or b"")
-            sizes = tuple(map(int, found["sizes"]))
-            times = {int(size): float(seconds) for size, seconds in found["latency_s"].items()}
-            verdict = Verdict(enabled=bool(found["enabled"]), reason=str(found["reason"]), latency_s=times)
-        except (ValueError, TypeError, KeyError, AttributeError):
-            return None
-        return (sizes, verdict) if set(sizes) <= set(self._batcher.config.sizes) else None
-
-    @property
-    def _subject(self) -> str:
-        config = self._batcher.config
-        return f"{_SUBJECT} {config.enabled} {config.sizes}"
 
 
 def _reason(times: Mapping[int, float], is_on: bool, batcher: Batcher) -> str:

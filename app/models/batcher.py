@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
@@ -62,40 +61,23 @@ class Batcher:
         self.sizes: tuple[int, ...] = ()
         self.verdict = Verdict(enabled=False, reason="not measured before the first request", is_final=False)
         self._batches: Batches | None = None
-        # Time of the last answer (time.monotonic()), and tuning that waits for the next request.
-        self._used_at: float | None = None
+        # Whether a request was answered, and tuning that waits for the first one.
+        self._is_used = False
         self._tuning: Callable[[], None] | None = None
         self._lock = threading.Lock()
         self._kind: tuple[tuple[str, tuple[int, ...], np.dtype[Any]], ...] = ()
 
     def use(self) -> None:
         """Note that a request was answered, and start pending tuning."""
-        self._used_at = time.monotonic()
+        self._is_used = True
         if self._tuning is not None:
             self._begin(self._tuning)
 
     def tune_when_used(self, tuning: Callable[[], None]) -> None:
         """Start tuning with the next request, or now if there was one: code for batches of idle models is a waste."""
         self._tuning = tuning
-        if self._used_at is not None:
+        if self._is_used:
             self._begin(tuning)
-
-    def drop_idle_batches(self, tuning: Callable[[], None], idle_s: float) -> bool:
-        """Drop the code for batches if idle for ``idle_s``; return whether it was dropped.
-
-        Args:
-            tuning: tuning to start with the next request; earlier results are kept.
-            idle_s: time without a request.
-        """
-        is_idle = self._used_at is not None and time.monotonic() - self._used_at >= idle_s
-        if not (is_idle and self.verdict.is_final and len(self.sizes) > 1):
-            return False
-        dropped, self.sizes = self.sizes[1:], self.sizes[:1]
-        self.decide(Verdict(enabled=False, reason="no recent requests: code for batches was dropped", is_final=False))
-        for size in dropped:
-            self.session.discard(self.specs(size))
-        self._tuning = tuning
-        return True
 
     def _begin(self, tuning: Callable[[], None]) -> None:
         with self._lock:  # the event loop and a loader thread may call this at the same time

@@ -17,7 +17,7 @@ from app.images.placement import Placement
 from app.images.preprocess import find_preprocessor
 from app.memory.machine import budget_bytes
 from app.memory.reservation import bounded, would_fit
-from app.models.batch_size_tuning import drop_idle_batches, tune
+from app.models.batch_size_tuning import tune
 from app.models.batcher import Batcher
 from app.models.folder.config import ModelConfig
 from app.models.folder.layout import WARMUP
@@ -302,10 +302,6 @@ class Model:
     def in_bounds(self) -> AbstractContextManager[None]:
         """Return a context that bounds the memory of internal runs as for requests."""
         return bounded(self._most_bytes)
-
-    def drop_idle_batches(self, idle_s: float) -> bool:
-        """Drop the code for batches after ``idle_s`` without a request; return whether there was any."""
-        return drop_idle_batches(self.batcher, idle_s)
 
     def tune_batching(self) -> None:
         """Determine by measurement, once there are requests, in which batch sizes the model runs best.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -15,7 +14,6 @@ from engine.compile_metrics import METER
 from engine.compiler.bundling.programs import BundledPrograms
 from engine.compiler.cache.cache import Cache
 from engine.compiler.cache.fingerprint import graph_digest, program_key
-from engine.compiler.cache.notes import read_note, write_note
 from engine.compiler.cache.version import is_unchanged
 from engine.compiler.codegen import object_code
 from engine.compiler.codegen.host import Host
@@ -280,19 +278,6 @@ class Builder:
         if executable.tables_at is not None and not is_mapped(constants):
             move_to_disk(constants[executable.tables_at :], str(self._options.cache or ""))
         return constants
-
-    def note(self, specs: Sequence[TensorSpec], subject: str) -> bytes | None:
-        """Return what ``keep`` stored for these shapes and this subject, or None."""
-        return None if self._cache is None else read_note(self._cache.folder, self._note_key(specs, subject))
-
-    def keep(self, specs: Sequence[TensorSpec], subject: str, content: bytes) -> None:
-        """Store content for these shapes and this subject, for every process that would run the same code."""
-        if self._cache is not None and is_unchanged():
-            write_note(self._cache.folder, self._note_key(specs, subject), content)
-
-    def _note_key(self, specs: Sequence[TensorSpec], subject: str) -> str:
-        key = self.carried.key(specs) if self.carried and self.carried.holds(specs) else self._key(specs)
-        return hashlib.sha256(f"{key} {subject}".encode()).hexdigest()
 
     def executable(self, specs: Sequence[TensorSpec], progress: Progress = silent, cores: int = 1) -> Executable:
         """Return the executable that ``program`` loads, from the cache if it is there.

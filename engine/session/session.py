@@ -239,22 +239,6 @@ class Session:
         known = self._estimates.of(inputs)
         self._executor.request(known.graph, known.specs)
 
-    def note(self, specs: Sequence[TensorSpec], subject: str) -> bytes | None:
-        """Return the data that ``keep`` stored for this graph, these options and this CPU, or None."""
-        found = self._executor.find(self.graph)
-        return None if found is None else found.builder.note(specs, f"{subject} {found.threads} threads")
-
-    def keep(self, specs: Sequence[TensorSpec], subject: str, content: bytes) -> None:
-        """Store measured data in the program cache; without a cache nothing happens.
-
-        Args:
-            specs: of the inputs it belongs to.
-            content: at most 64 kB.
-        """
-        found = self._executor.find(self.graph)
-        if found is not None:
-            found.builder.keep(specs, f"{subject} {found.threads} threads", content)
-
     def discard(self, specs: Sequence[TensorSpec]) -> None:
         """Release the compiled programs for inputs of these shapes; those of the file's shapes stay.
 

@@ -13,8 +13,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -109,7 +108,6 @@ class LoaderPool:
         self._changed = threading.Condition()
         self._waiting: deque[Job] = deque()
         self._running: list[Job] = []
-        self._later: list[Callable[[], None]] = []
         self._abandoned = 0
         self._is_watched = False
         self._is_closed = False
@@ -120,20 +118,10 @@ class LoaderPool:
             if self._is_closed:
                 return
             self._waiting.append(job)
-            self._see_to_it()
-
-    def when_idle(self, work: Callable[[], None]) -> None:
-        """Run work once no job is left except those longer than PATIENCE_S, because it would slow down loading."""
-        with self._changed:
-            if not self._is_closed:
-                self._later.append(work)
-                self._see_to_it()
-
-    def _see_to_it(self) -> None:
-        if not self._is_watched:
-            self._is_watched = True
-            threading.Thread(target=self._watch, name="loading", daemon=True).start()
-        self._changed.notify_all()
+            if not self._is_watched:
+                self._is_watched = True
+                threading.Thread(target=self._watch, name="loading", daemon=True).start()
+            self._changed.notify_all()
 
     def wait(self) -> None:
         """Wait until every job has ended or was abandoned, including jobs submitted by jobs."""
@@ -145,7 +133,6 @@ class LoaderPool:
         with self._changed:
             self._is_closed = True
             self._waiting.clear()
-            self._later.clear()
             for job in self._running:
                 job.stop.give_up()
             self._changed.notify_all()
@@ -158,12 +145,9 @@ class LoaderPool:
     def _watch(self) -> None:
         """Start jobs while there is room, and abandon those whose time is up."""
         with self._changed:
-            while self._waiting or self._running or self._later:
+            while self._waiting or self._running:
                 while (job := self._next()) is not None:
                     self._start(job)
-                if self._later and not self._waiting and not self._fresh():
-                    self._do_later()
-                    continue
                 self._changed.wait(self._until_next())
                 for job in [job for job in self._running if job.stop.left_s <= 0]:
                     self._give_up(job)
@@ -195,12 +179,6 @@ class LoaderPool:
         """Return the number of running jobs younger than PATIENCE_S."""
         now = time.monotonic()
         return sum(now - job.began < PATIENCE_S for job in self._running)
-
-    def _do_later(self) -> None:
-        """Run the deferred work in a thread of its own."""
-        works, self._later = self._later, []
-        with suppress(RuntimeError):  # no thread could be created
-            threading.Thread(target=_do_all, args=(works,), name="after-loading", daemon=True).start()
 
     def _until_next(self) -> float | None:
         """Return the seconds until a job times out or frees its slot; None if nothing runs."""
@@ -242,14 +220,6 @@ class LoaderPool:
             else:
                 self._abandoned -= 1
             self._changed.notify_all()
-
-
-def _do_all(works: Sequence[Callable[[], None]]) -> None:
-    for work in works:
-        try:
-            work()
-        except Exception:  # an error must not stop the remaining work
-            log.exception("after loading")
 
 
 def _interrupt(thread: threading.Thread | None) -> None:

@@ -215,13 +215,6 @@ class Store:
             for version in entry.versions:
                 version.scheduler.close()
 
-    def drop_idle_batches(self, idle_s: float) -> None:
-        """Drop the code for batches of models without a request for ``idle_s``; the next request compiles it again."""
-        for entry in self.entries:
-            for version in entry.versions:
-                if version.model is not None and version.model.drop_idle_batches(idle_s):
-                    log.debug("model '%s' version %d: code for batches was dropped", version.name, version.number)
-
     @property
     def is_loading(self) -> bool:
         """Return whether a thread still loads, or hangs while loading."""
@@ -253,7 +246,7 @@ class Store:
             return self._entries[wanted]
         may_come = any(not entry.is_read for entry in self._entries.values()) if name is None else not self._entries
         if may_come and not self.is_loaded:
-            raise self._not_ready("the models are loading")
+            raise ModelNotReadyError("the models are loading")
         names = list(self._entries)
         if wanted is None:
             raise ModelNotFoundError(
@@ -275,9 +268,9 @@ class Store:
         if entry.unloaded is not None:
             raise ModelNotFoundError(f"model '{entry.name}' is not loaded", found=entry.name)
         if entry.files.problem is not None:
-            raise self._not_ready(f"model '{entry.name}' failed to load: {entry.files.problem}{_check(entry)}")
+            raise ModelNotReadyError(f"model '{entry.name}' failed to load: {entry.files.problem}{_check(entry)}")
         if not entry.is_read:
-            raise self._not_ready(f"model '{entry.name}' is loading")
+            raise ModelNotReadyError(f"model '{entry.name}' is loading")
         if isinstance(number, str):
             number = entry.number_of(number)
         for version in reversed(entry.versions):
@@ -292,11 +285,8 @@ class Store:
             )
         wanted = [version for version in entry.versions if number in (None, version.number)]
         if any(version.state is State.LOADING for version in wanted):
-            raise self._not_ready(f"model '{entry.name}' is loading")
-        raise self._not_ready(f"model '{entry.name}' failed to load: {entry.reason}{_check(entry)}")
-
-    def _not_ready(self, message: str) -> ModelNotReadyError:
-        return ModelNotReadyError(message, retry_after_s=self._settings.retry_after_s)
+            raise ModelNotReadyError(f"model '{entry.name}' is loading")
+        raise ModelNotReadyError(f"model '{entry.name}' failed to load: {entry.reason}{_check(entry)}")
 
     def _submit(
         self, name: str, work: Callable[[Stop], None], gave_up: Callable[[], None], needs_bytes: int = 0
@@ -335,7 +325,7 @@ class Store:
         else:
             version.serve(model, time.perf_counter() - start)
             if version.model is model:
-                self._loaders.when_idle(model.tune_batching)  # it compiles and measures
+                model.tune_batching()
 
     def _give_up_loading(self, version: Version) -> None:
         version.fail(f"not loaded {self._too_long}")

@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 
 import engine
 from app.models import batch_size_tuning
-from app.models.batch_size_tuning import BatchSizeTuning, drop_idle_batches, tune
+from app.models.batch_size_tuning import BatchSizeTuning, tune
 from app.models.batcher import Batcher, Verdict
 from app.scheduling.config import BatchingConfig
-from app.serving import dataplane
 from tests.app.client import Client, serving
 from tests.app.sample_models import write_model
 from tests.app.scheduling.tasks import Order, Task, soon, until
@@ -155,20 +154,6 @@ def test_where_a_batch_is_no_faster_requests_share_no_run_and_batches_are_run_on
     assert run_spec.group is None and not run_spec.is_slow
 
 
-def test_what_was_found_out_is_known_to_the_next_start(tmp_path: Path, times: dict[int, float]) -> None:
-    times.update({1: 1.0, 2: 1.2, 4: 3.0})
-    first = finish(batcher(linear(tmp_path), tmp_path / "cache"))
-    times.clear()  # nothing can be measured any more
-    second = finish(batcher(linear(tmp_path), tmp_path / "cache"))
-    assert (second.sizes, second.verdict) == (first.sizes, first.verdict) and second.verdict.enabled
-    for content in (b"", b"{", b"[]", b'{"sizes": [3], "latency_s": {}, "enabled": true, "reason": ""}'):
-        next((tmp_path / "cache").rglob("*.note")).write_bytes(content)
-        with pytest.raises(KeyError):
-            finish(batcher(linear(tmp_path), tmp_path / "cache"))
-    with pytest.raises(KeyError):  # another config is another question
-        finish(batcher(linear(tmp_path), tmp_path / "cache", max_batch_size=4))
-
-
 @pytest.mark.parametrize("enabled", [True, "auto"])
 def test_a_model_whose_items_see_each_other_is_left_alone(
     tmp_path: Path, enabled: bool | str, caplog: pytest.LogCaptureFixture
@@ -230,40 +215,20 @@ def test_sizes_follow_from_the_config(config: dict[str, Any], sizes: tuple[int, 
     assert BatchingConfig(**config).sizes == sizes
 
 
-def compiled_sizes(made: Batcher) -> list[int]:
-    """Sizes there is code for, as the session says."""
-    return [size for size in (1, 2, 4, 8) if made.session.is_compiled({"in": np.zeros((size, 3), np.float32)})]
-
-
-def test_trials_begin_with_the_first_request_and_their_code_goes_when_there_are_no_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_trials_begin_with_the_first_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = batcher(linear(tmp_path), enabled=True)
     began: list[BatchSizeTuning] = []
     monkeypatch.setattr("engine.in_background", lambda tuning: began.append(tuning) or True)
 
-    def finish_last() -> None:
-        while began[-1](lambda *_: None):
-            pass
-
     tune(made, 0.001)
-    assert not began and not made.verdict.is_final and not drop_idle_batches(made, 0.0)
+    assert not began and not made.verdict.is_final
     made.use()
     made.use()
-    assert len(began) == 1 and not drop_idle_batches(made, 0.0)  # a tuning that is under way is not dropped
-    finish_last()
-    assert made.sizes == (1, 2, 4, 8) == tuple(compiled_sizes(made)) and made.verdict.enabled
-    before = made.session.memory["compiled"]
-    assert not drop_idle_batches(made, 3600.0)
-    assert drop_idle_batches(made, 0.0) and not drop_idle_batches(made, 0.0)
-    assert compiled_sizes(made) == [1] and made.session.memory["compiled"] < before
-    assert made.sizes == (1,) and not made.verdict.enabled and not made.verdict.is_final
-    assert made.run({"in": np.ones((7, 3), np.float32)}, 7)["out0"].shape == (7, 5)
-    assert len(began) == 1
-    made.use()
-    assert len(began) == 2
-    finish_last()
+    (tuning,) = began
+    while tuning(lambda *_: None):
+        pass
     assert made.sizes == (1, 2, 4, 8) and made.verdict.enabled and made.verdict.is_final
+    assert all(made.session.is_compiled({"in": np.zeros((size, 3), np.float32)}) for size in made.sizes)
 
 
 def test_a_model_that_had_a_request_before_it_is_decided_is_tried_at_once(
@@ -277,23 +242,14 @@ def test_a_model_that_had_a_request_before_it_is_decided_is_tried_at_once(
     assert len(began) == 1
 
 
-def test_idle_models_are_not_tried_and_used_ones_rest_after_a_while(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_idle_models_are_not_tried(tmp_path: Path) -> None:
     for name in ("used", "idle"):
         write_model(tmp_path, name, LINEAR, {key: each.astype(np.float32) for key, each in WEIGHTS.items()})
-    monkeypatch.setattr(dataplane, "_REST_LOOK_S", 0.01)
-    monkeypatch.setattr(dataplane, "_IDLE_S", PATIENCE_S)
     with serving(tmp_path) as client:
         batchers = {name: client.plane.store.version(name).model.batcher for name in ("used", "idle")}  # type: ignore[union-attr]
         assert client.infer("used", [[1, 2, 3]]).status_code == 200
         client.run(until(lambda: batchers["used"].verdict.is_final))
         assert not batchers["idle"].verdict.is_final and batchers["idle"].sizes == (1,)
-        batchers["used"].sizes = (1, 2)  # whatever the tuning found
-        monkeypatch.setattr(dataplane, "_IDLE_S", 0.0)
-        client.run(until(lambda: not batchers["used"].verdict.is_final))
-        assert batchers["used"].sizes == (1,)
-        assert client.infer("used", [[1, 2, 3]]).status_code == 200
 
 
 def write_linear(store: Path, config: str) -> None:

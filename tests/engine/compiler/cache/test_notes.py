@@ -4,26 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-import engine
 from engine.compiler.cache import notes
 from engine.compiler.cache.notes import read_note, write_note
-from tests.engine.compiler.cache.keeping import X, convolution
-
-
-def test_a_note_is_found_again_by_the_same_program_and_by_no_other(tmp_path: Path) -> None:
-    specs = [engine.TensorSpec(X.shape, X.dtype)]
-    first = engine.Session(convolution(), cache=tmp_path)
-    first.run([X])
-    first.keep(specs, "a", b"found")
-    again = engine.Session(convolution(), cache=tmp_path)
-    assert again.note(specs, "a") is None  # a program that was not compiled has no note
-    again.run([X])
-    assert again.note(specs, "a") == b"found"
-    assert again.note(specs, "b") is None
-    assert again.note([engine.TensorSpec((2, *X.shape[1:]), np.dtype(np.float32))], "a") is None
 
 
 def test_a_note_that_cannot_be_stored_is_ignored(tmp_path: Path) -> None:
