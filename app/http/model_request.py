@@ -50,11 +50,13 @@ class ModelRequest(Protocol):
         deadline: on time.monotonic()'s clock.
         encoding: compression of the body.
         encodings: supported compressions.
+        head_priority: highest priority that the body may ask for.
         values_at: offset of the tensors in the body.
     """
 
     deadline: float
     encoding: str
+    head_priority: int
 
     @property
     def encodings(self) -> tuple[str, ...]: ...
@@ -65,9 +67,6 @@ class ModelRequest(Protocol):
     @property
     def version(self) -> Version | None:
         """Return the requested version if the head names it and it is ready."""
-
-    def text_bytes(self, length: int | None) -> int | None:
-        """Return how many bytes of a body of this length contain its priority; None if unknown."""
 
     def is_short(self, body: bytearray) -> bool:
         """Return whether the body can be parsed on the event loop."""

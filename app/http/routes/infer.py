@@ -29,6 +29,7 @@ from app.http.schemas import infer_documentation
 from app.messages import brief, cut, did_you_mean
 from app.models.registry.version import Version
 from app.models.request import LIGHT_BYTES, PLAIN_BYTES, InferRequest
+from app.scheduling.job import DEFAULT_PRIORITY
 from app.serving.dataplane import Answer, DataPlane
 from app.tasks.registry import TASKS, parameter_names
 from app.tasks.task import Task
@@ -131,6 +132,7 @@ class InferModelRequest:
 
     encodings: tuple[str, ...] = ()
     values_at: int = 0
+    head_priority: int = DEFAULT_PRIORITY
 
     def __init__(self, plane: DataPlane, head: InferHead) -> None:
         self._plane, self._head = plane, head
@@ -144,10 +146,6 @@ class InferModelRequest:
             with suppress(ServiceError):
                 return self._plane.store.version(head.model, head.version)
         return None
-
-    def text_bytes(self, length: int | None) -> int | None:
-        """Return 0, since these requests have no priority."""
-        return 0
 
     def is_short(self, body: bytearray) -> bool:
         """Return whether the body can be parsed on the event loop."""

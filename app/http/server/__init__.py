@@ -1,6 +1,6 @@
 """HTTP/1.1 on one connection: parsing, limits, and answers. uvicorn owns the sockets and TLS.
 
-states        states of a connection, as two tables
+states        states of a connection, as a table
 connections   limits, and all connections of a process: admission, eviction, timeouts
 messages      heads of requests and answers, and their parser
 connection    one connection: received bytes go to the current request, its answer goes out

@@ -8,8 +8,7 @@ from typing import Any, Final
 
 from app.errors import InternalError
 from app.http.server.connection import Connection
-from app.http.server.messages import Request
-from app.http.server.states import Answering
+from app.http.server.messages import Head, Request
 
 log = logging.getLogger(__name__)
 
@@ -18,18 +17,19 @@ _HIGH_WATER: Final = 1 << 16
 _FINAL_CHUNK: Final = b"0\r\n\r\n"
 
 
-class AsgiRequest:
+class AsgiRequest(Request):
     """A request and its answer (https://asgi.readthedocs.io/en/latest/specs/www.html)."""
 
-    def __init__(self, connection: Connection, request: Request) -> None:
-        self._connection, self._request = connection, request
+    def __init__(self, connection: Connection, head: Head) -> None:
+        super().__init__(head)
+        self._connection = connection
         self._body, self._is_whole, self._is_delivered = bytearray(), False, False
         self._changed = asyncio.Event()
         self._is_chunked = False
 
     def begin(self) -> None:
         """Call the application in a task."""
-        connection, head = self._connection, self._request.head
+        connection, head = self._connection, self.head
         address = connection.transport.get_extra_info("sockname")
         scope = {
             "type": "http",
@@ -39,16 +39,13 @@ class AsgiRequest:
             "client": connection.client,
             "scheme": "https" if connection.transport.get_extra_info("sslcontext") else "http",
             "method": head.method,
-            "root_path": connection.config.root_path,
+            "root_path": "",
             "path": head.path,
             "raw_path": head.raw_path,
             "query_string": head.query,
             "headers": [*head.headers],
-            "state": connection.app_state.copy(),
         }
-        task = connection.loop.create_task(self._run(scope))
-        connection.state.tasks.add(task)
-        task.add_done_callback(connection.state.tasks.discard)
+        connection.run(self._run(scope))
 
     def take(self, piece: bytes | memoryview) -> None:
         """Buffer a piece of the body until the application reads it."""
@@ -56,13 +53,6 @@ class AsgiRequest:
         if len(self._body) > _HIGH_WATER:
             self._connection.hold("body")
         self._changed.set()
-
-    def filled(self, count: int) -> memoryview | None:
-        """Return None: pieces are passed to ``take``."""
-        return None
-
-    def check_deadline(self) -> None:
-        """Do nothing: the application has its own time limits."""
 
     def complete(self) -> None:
         """Mark the body as complete."""
@@ -75,24 +65,22 @@ class AsgiRequest:
         self._changed.set()
 
     async def _run(self, scope: dict[str, Any]) -> None:
-        connection, request = self._connection, self._request
+        connection = self._connection
         try:
             await connection.config.loaded_app(scope, self._receive, self._send)
         except Exception:
-            log.exception("%s %s failed", request.head.method, request.head.path)
+            log.exception("%s %s failed", self.head.method, self.head.path)
         finally:
-            if connection.answering is Answering.SEND:
-                connection.break_off(request)
-            elif connection.owns(request):  # it failed before its middleware could answer
+            if connection.owns(self):  # the application has failed
                 connection.refuse(InternalError("internal error; see the server's log"))
 
     async def _receive(self) -> dict[str, Any]:
         while True:
-            if not self._connection.owns(self._request):  # it is answered, or the client has left
+            if not self._connection.owns(self):  # it is answered, or the client has left
                 return {"type": "http.disconnect"}
             if self._body or (self._is_whole and not self._is_delivered):
                 break
-            self._connection.write_continue(self._request)
+            self._connection.write_continue(self)
             self._connection.release("body")
             self._changed.clear()
             await self._changed.wait()
@@ -102,37 +90,29 @@ class AsgiRequest:
         return {"type": "http.request", "body": body, "more_body": not self._is_whole}
 
     async def _send(self, message: Any) -> None:
-        await self._drain()
+        await self._connection.flowing.wait()
         if message["type"] == "http.response.start":
             self._start(message["status"], [(name.lower(), value) for name, value in message["headers"]])
         elif message["type"] == "http.response.body":
             self._resume(message.get("body", b""), message.get("more_body", False))
 
     def _start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
-        head, names = self._request.head, {name for name, _ in headers}
+        head, names = self.head, {name for name, _ in headers}
         if b"content-length" not in names and head.method != "HEAD" and status not in (204, 304):
             self._is_chunked = head.version == "1.1"
             if self._is_chunked:
                 headers.append((b"transfer-encoding", b"chunked"))
             else:
-                self._request.keeps_alive = False
-        self._connection.start(self._request, status, headers, ())
+                self.keeps_alive = False
+        self._connection.start(self, status, headers, ())
 
     def _resume(self, body: bytes | memoryview, has_more: bool) -> None:
-        if self._request.head.method == "HEAD":
-            body = b""
         pieces: list[bytes | memoryview] = [body] if body else []
         if self._is_chunked:
             pieces = [b"%x\r\n" % len(body), body, b"\r\n"] if body else []
             pieces += [] if has_more else [_FINAL_CHUNK]
         if pieces:
-            self._connection.write(self._request, pieces)
+            self._connection.write(self, pieces)
         if not has_more:
-            self._connection.end(self._request)
+            self._connection.end(self)
             self._changed.set()
-
-    async def _drain(self) -> None:
-        """Wait until the client has received most of what was written."""
-        drained = asyncio.Event()
-        if self._connection.when_drained(drained.set):
-            await drained.wait()

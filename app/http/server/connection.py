@@ -7,8 +7,7 @@ no timer: `Connections` checks all connections a few times a second.
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from uvicorn.config import Config
@@ -17,19 +16,16 @@ from uvicorn.server import ServerState
 from app.errors import (
     HeadersTooLargeError,
     InvalidRequestError,
-    QueueFullError,
     RequestTimeoutError,
     ServiceError,
     TooManyConnectionsError,
 )
 from app.http.server.connections import Connections
-from app.http.server.messages import CONTINUE, END_OF_HEAD, Head, Reader, Request, final_error, head_of
-from app.http.server.states import Answering, Event, Receiving
+from app.http.server.messages import CONTINUE, Head, Reader, Request, final_error, head_of
+from app.http.server.states import Event, State
 
 if TYPE_CHECKING:
-    from app.http.server.inference import Handler, Service
-
-log = logging.getLogger(__name__)
+    from app.http.server.inference import Service
 
 # Limits in time and bytes for a refused client that goes on sending: closing with unread bytes would reset the
 # connection, and the answer could be lost.
@@ -43,9 +39,8 @@ _AHEAD_BYTES: Final = 1 << 16
 # Empty lines in a chunked body at which the parser is stopped, since one may be its end. Each stop takes microseconds;
 # if a body has more, a request that is pipelined directly after it is refused.
 _STOPS: Final = 64
-# A refused client that retries within this time is not read for a while, each time longer.
-_SOON_S: Final = 0.25
-_PAUSE_S: Final = (0.05, 0.2)
+# A refused client is not read before the time that it was told to wait, but at most for this time.
+_PAUSE_S: Final = 0.2
 # Time to answer a client that has half-closed the connection; one that has left looks the same.
 _HALF_CLOSED_S: Final = 1.0
 # Up to this size copying an answer is faster than sending a list of pieces.
@@ -60,42 +55,37 @@ class Connection(asyncio.BufferedProtocol):
         config: Config,
         server_state: ServerState,
         app_state: dict[str, Any],
-        _loop: asyncio.AbstractEventLoop | None = None,
         *,
         connections: Connections,
         service: Service,
     ) -> None:
-        if not config.loaded:
-            config.load()
-        self.config, self.app_state, self.state = config, app_state, server_state
-        self.loop = _loop or asyncio.get_event_loop()
+        self.config, self.server = config, server_state
+        self.loop = asyncio.get_event_loop()
         self.transport: asyncio.Transport = None  # type: ignore[assignment]  # set by connection_made
-        self.peer: str | None = None
         self._connections, self._service, self._settings = connections, service, connections.settings
         self._most_head_bytes = self._settings.max_header_bytes + self._settings.max_url_bytes
         # The invariant: there is one request at a time, and all writes are for it (`owns`).
-        self.receiving, self.answering = Receiving.HEAD, Answering.IDLE
+        self.state = State.HEAD
         self._request: Request | None = None
-        self._handler: Handler | None = None
         self._served = 0
         self._reader = Reader()
         # Bytes of this head or body so far, its start time, and excess bytes around chunks; after the last answer,
         # dropped bytes.
         self._count, self._since, self._framing = 0, 0.0, 0
-        # Bytes written in all; since when some wait for the client, and how many it had received by then.
-        self._written, self._slow_since, self._read_before = 0, 0.0, 0
+        # Since when a part of the answer waits for the client.
+        self._slow_since = 0.0
         # Bytes of the body still to come (None: chunked), parser stops in it, and the buffer for its next bytes.
         self._left: int | None = 0
         self._stops = 0
         self._fill: memoryview | None = None
-        # Bytes received after the current request, and how many of those requests may still be answered.
+        # Bytes received after the current request.
         self._ahead = bytearray()
-        self._spare: int | None = None
         # Reasons why reading is paused.
         self._holds: set[str] = set()
-        self._is_congested = False
-        self._drained: Callable[[], None] | None = None
-        self._refused_at, self._refusals, self._pause_s = float("-inf"), 0, 0.0
+        # Set unless the client receives its answer too slowly.
+        self.flowing = asyncio.Event()
+        self.flowing.set()
+        self._pause_s = 0.0
         self._is_half_closed = False
         # When lingering after the last answer ends.
         self._until = 0.0
@@ -105,16 +95,15 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # asyncio gives these
         """Register the connection if it is admitted."""
         self.transport = transport
-        self.state.connections.add(self)  # type: ignore[arg-type]  # uvicorn calls shutdown, and nothing else
+        self.server.connections.add(self)  # type: ignore[arg-type]  # uvicorn calls shutdown, and nothing else
         address = transport.get_extra_info("peername")
         self.client = (str(address[0]), int(address[1])) if isinstance(address, (list, tuple)) else None
-        self.peer = self.client[0] if self.client else None
         self._since = self.loop.time()
         self._connections.admit(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Remove the connection and cancel its request."""
-        self.state.connections.discard(self)
+        self.server.connections.discard(self)
         self._connections.remove(self)
         self._stop_answering()
         self._reader.close()
@@ -126,18 +115,18 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Process the bytes that were read."""
-        if self.receiving is Receiving.DROP and self._left is not None and nbytes < self._left:
+        if self.state is State.DROP and self._left is not None and nbytes < self._left:
             self._left -= nbytes  # without a copy, since an overloaded server drops most bodies
             return
         if self._fill is None:
             data = bytes(self._connections.room[:nbytes])
             self._buffer_ahead(data) if self._ahead else self._feed(data)
             return
-        assert self._handler is not None and self._left is not None  # they provided the buffer
+        assert self._request is not None and self._left is not None  # they provided the buffer
         self._left -= nbytes
         self._count += nbytes
-        self._fill = self._handler.filled(nbytes)
-        if not self._left and self.receiving is not Receiving.IGNORE:
+        self._fill = self._request.filled(nbytes)
+        if not self._left and self.state is not State.LAST:
             self._body_ends()
 
     def eof_received(self) -> bool:
@@ -145,7 +134,7 @@ class Connection(asyncio.BufferedProtocol):
 
         It does for a short time if a request is complete, except over TLS, where asyncio closes both sides.
         """
-        is_whole = self._request is not None and self.receiving is Receiving.DONE
+        is_whole = self.state in (State.RUN, State.SEND)
         if not (is_whole or self._ahead) or self.transport.get_extra_info("sslcontext") is not None:
             return False
         if not self._is_half_closed:
@@ -155,20 +144,17 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         """Note that the client receives its answer too slowly."""
-        self._is_congested = True
+        self.flowing.clear()
 
     def resume_writing(self) -> None:
         """Continue: the client has received most of its answer, or has left."""
-        self._is_congested = False
-        drained, self._drained = self._drained, None
-        if drained is not None:  # later, since asyncio's transport must not be closed within this call
-            self.loop.call_soon(drained)
+        self.flowing.set()
 
     def shutdown(self) -> None:
         """Close after the answer to the current request, because the server stops."""
         if self._request is not None:
             self._request.keeps_alive = False
-        elif self.receiving is not Receiving.IGNORE:
+        elif self.state is not State.LAST:
             self.transport.close()
 
     # What comes
@@ -177,11 +163,13 @@ class Connection(asyncio.BufferedProtocol):
         """Pass bytes to the head or body; bytes after an answered request wait for the loop's next iteration."""
         at, served = 0, self._served
         try:
-            while at < len(data) and served == self._served and self.receiving is not Receiving.DONE:
-                if self.receiving is Receiving.IGNORE:
-                    self._drop(len(data) - at)
+            while at < len(data) and served == self._served and self.state not in (State.RUN, State.SEND):
+                if self.state is State.LAST:
+                    self._count += len(data) - at
+                    if self._count > _LINGER_BYTES:
+                        self.cut_off()
                     return
-                at = self._feed_head(data, at) if self.receiving is Receiving.HEAD else self._feed_body(data, at)
+                at = self._feed_head(data, at) if self.state is State.HEAD else self._feed_body(data, at)
         except ServiceError as fault:
             self.refuse(fault)
             return
@@ -189,8 +177,6 @@ class Connection(asyncio.BufferedProtocol):
             self._buffer_ahead(data[at:])
             if served != self._served:
                 self.loop.call_soon(self._resume)
-        elif not self._ahead:
-            self._spare = None
 
     def _feed_head(self, data: bytes, at: int) -> int:
         if not self._count:
@@ -224,19 +210,21 @@ class Connection(asyncio.BufferedProtocol):
         return head
 
     def _begin(self, head: Head) -> None:
-        self._check_limits(head)
-        request = self._request = Request(head)
-        if self._connections.is_draining or self in self._connections.reserved:
+        is_reserved = self in self._connections.reserved
+        if is_reserved and not head.is_for_health:
+            message = f"too many open connections, expected at most {self._connections.most}"
+            raise TooManyConnectionsError(message)
+        request = self._request = self._service.request(self, head)
+        if self._connections.is_draining or is_reserved:
             request.keeps_alive = False
         event = Event.BODILESS if head.length == 0 else Event.HEAD
-        self.receiving, self.answering = self.receiving.after(event), self.answering.after(event)
+        self.state = self.state.after(event)
         self._left, self._stops = head.length, 0
         self._count, self._framing, self._slow_since = 0, 0, 0.0
         self._connections.mark_busy(self)
-        handler = self._handler = self._service.handler(self, request)
-        handler.begin()
+        request.begin()
         if event is Event.BODILESS and self.owns(request):
-            handler.complete()
+            request.complete()
 
     def _feed_body(self, data: bytes, at: int) -> int:
         if self._left is None:
@@ -244,14 +232,14 @@ class Connection(asyncio.BufferedProtocol):
         stop = min(len(data), at + self._left)
         self._left -= stop - at
         self._count += stop - at
-        if self.receiving is Receiving.BODY and self._handler is not None:
-            self._handler.take(memoryview(data)[at:stop])
-        if self.receiving is Receiving.IGNORE:
+        if self._request is not None:
+            self._request.take(memoryview(data)[at:stop])
+        if self.state is State.LAST:
             return stop
         if not self._left:
             self._body_ends()
-        elif self.receiving is Receiving.BODY and self._handler is not None:
-            self._fill = self._handler.filled(0)
+        elif self._request is not None:
+            self._fill = self._request.filled(0)
         return stop
 
     def _feed_chunks(self, data: bytes, at: int) -> int:
@@ -262,9 +250,9 @@ class Connection(asyncio.BufferedProtocol):
         self._framing += stop - at
         for piece in pieces:
             self._framing -= len(piece) + _FRAMING
-            if self.receiving is Receiving.BODY and self._handler is not None:
-                self._handler.take(piece)
-        if self.receiving is Receiving.IGNORE:
+            if self._request is not None:
+                self._request.take(piece)
+        if self.state is State.LAST:
             return stop
         if self._framing > _TRAILERS:
             message = (
@@ -276,39 +264,19 @@ class Connection(asyncio.BufferedProtocol):
         return stop
 
     def _body_ends(self) -> None:
-        was, self._fill = self.receiving, None
-        self.receiving = was.after(Event.END)
-        self._left = 0
-        if was is Receiving.DROP:
+        self.state, self._fill, self._left = self.state.after(Event.BODY_END), None, 0
+        if self._request is None:
             self._next()
-        elif self._handler is not None:
-            self._handler.complete()
+        else:
+            self._request.complete()
 
     def _buffer_ahead(self, data: bytes) -> None:
         """Buffer bytes received before the current request is answered; they are parsed afterwards."""
-        if self.receiving is Receiving.IGNORE or (self._request is not None and not self._request.keeps_alive):
+        if self.state is State.LAST or (self._request is not None and not self._request.keeps_alive):
             return  # nothing follows
         self._ahead += data
         if len(self._ahead) > _AHEAD_BYTES:
             self.hold("ahead")
-        if self._spare is None and self._ahead.count(END_OF_HEAD) > self._settings.max_pipelined:
-            self._spare = self._settings.max_pipelined
-
-    def _check_limits(self, head: Head) -> None:
-        """Refuse a request when too many wait on this connection or in this process.
-
-        Raises:
-            QueueFullError, TooManyConnectionsError: the request is one too many.
-        """
-        most, wait_s = self._settings.max_pipelined, self._settings.retry_after_s
-        if self._spare is not None:
-            self._spare -= 1
-            if self._spare < 0:
-                message = f"too many requests wait on this connection, expected at most {most}"
-                raise QueueFullError(message, retry_after_s=wait_s)
-        if self in self._connections.reserved and not head.is_for_health:
-            most = self._connections.most
-            raise TooManyConnectionsError(f"too many open connections, expected at most {most}", retry_after_s=wait_s)
 
     def _resume(self) -> None:
         """Parse the bytes received before the last request was answered."""
@@ -333,7 +301,7 @@ class Connection(asyncio.BufferedProtocol):
             if not self._holds and not self.transport.is_closing():
                 self.transport.resume_reading()
 
-    # What goes: called by the handler of the request at hand
+    # What goes: called by the request at hand
 
     def owns(self, request: Request) -> bool:
         """Return whether a request is the current one; nothing is written for any other."""
@@ -360,10 +328,10 @@ class Connection(asyncio.BufferedProtocol):
         """Write the head of an answer and the given pieces of its body."""
         if not self.owns(request):
             return
-        if self.receiving is Receiving.BODY and request.expects:  # the client may or may not send its body now
+        if self.state is State.BODY and request.expects:  # the client may or may not send its body now
             request.keeps_alive = request.expects = False
-        head = head_of(request, status, headers, self.state.default_headers)
-        self.answering = self.answering.after(Event.START)
+        head = head_of(request, status, headers, self.server.default_headers)
+        self.state = self.state.after(Event.START)
         self._put([head, *pieces])
 
     def write(self, request: Request, pieces: Sequence[bytes | memoryview]) -> None:
@@ -375,51 +343,39 @@ class Connection(asyncio.BufferedProtocol):
         """Complete the answer; the next request begins when the current body has ended as well."""
         if not self.owns(request):
             return
-        self.answering = self.answering.after(Event.END)
-        self.state.total_requests += 1
-        self._request = self._handler = self._fill = None
+        self.state = self.state.after(Event.ANSWER_END)
+        self.server.total_requests += 1
+        self._request = self._fill = None
         self.release("body")
         if not request.keeps_alive:
             self._end()
-        elif self.receiving is Receiving.DONE:
+        elif self.state is State.HEAD:
             self._next()
         else:
-            self.receiving = self.receiving.after(Event.ANSWERED)
             self._since = self.loop.time()
 
-    def break_off(self, request: Request) -> None:
-        """Cut the connection, because an answer that has begun cannot be completed."""
+    def pause_after(self, request: Request, seconds: float) -> None:
+        """Do not read the client's next request before so many seconds after this answer."""
         if self.owns(request):
-            self.cut_off()
+            self._pause_s = min(seconds, _PAUSE_S)
 
-    def count_refusal(self, *, is_refused: bool) -> None:
-        """Count a refusal for lack of capacity, or reset the count; a client that retries at once is paused."""
-        now = self.loop.time()
-        self._refusals = self._refusals + 1 if is_refused and now - self._refused_at < _SOON_S else int(is_refused)
-        self._refused_at = now
-        if self._refusals > 1:
-            least, most = _PAUSE_S
-            self._pause_s = min(most, least * 2 ** min(self._refusals - 2, 9))
-
-    def when_drained(self, call: Callable[[], None]) -> bool:
-        """Return whether the client receives its answer slowly; then call ``call`` when it has received most of it."""
-        if self._is_congested:
-            self._drained = call
-        return self._is_congested
+    def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run a part of a request in a task, which the server waits for when it stops."""
+        task = self.loop.create_task(work)
+        self.server.tasks.add(task)
+        task.add_done_callback(self.server.tasks.discard)
+        return task
 
     def _put(self, pieces: Sequence[bytes | memoryview]) -> None:
         if self.transport.is_closing():
             return
-        count = sum(map(len, pieces))
-        self._written += count
-        if count <= _JOINED:
+        if sum(map(len, pieces)) <= _JOINED:
             self.transport.write(b"".join(pieces))
         else:
             self.transport.writelines(pieces)
 
     def _next(self) -> None:
         """Wait for the next request, since this one is complete on both sides."""
-        self.receiving, self.answering = self.receiving.after(Event.NEXT), self.answering.after(Event.NEXT)
         self._served += 1
         self._count, self._since = 0, self.loop.time()
         if self.transport.is_closing():
@@ -428,7 +384,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._pause_s:
             self.hold("refused")
             self.loop.call_later(self._pause_s, self.release, "refused")
-            self._refused_at, self._pause_s = self._refused_at + self._pause_s, 0.0
+            self._pause_s = 0.0
         if self._ahead:
             self.loop.call_soon(self._resume)
         elif self._is_half_closed:
@@ -438,28 +394,27 @@ class Connection(asyncio.BufferedProtocol):
 
     def refuse(self, error: ServiceError) -> None:
         """Stop reading and answer with this error, unless the answer to the current request has begun."""
-        has_begun = self.answering in (Answering.SEND, Answering.DONE)
+        has_begun = self.state in (State.SEND, State.EARLY, State.DROP)
         self._stop_answering()
         if has_begun:
-            self.cut_off() if self._is_congested else self.transport.close()
+            self.transport.close() if self.flowing.is_set() else self.cut_off()
             return
-        log.debug("request refused: %s", error.message)
         self._connections.refusals[error.code] += 1
-        self._put([final_error(error, self.state.default_headers)])
+        self._put([final_error(error, self.server.default_headers)])
         self._linger()
 
     def _stop_answering(self) -> None:
         """Drop the current request and all that is received."""
-        handler, self._request, self._handler, self._fill = self._handler, None, None, None
-        self.receiving, self.answering = self.receiving.after(Event.LAST), self.answering.after(Event.LAST)
+        request, self._request, self._fill = self._request, None, None
+        self.state = self.state.after(Event.LAST)
         self._count = 0
         self._ahead.clear()
-        if handler is not None:
-            handler.lost()
+        if request is not None:
+            request.lost()
 
     def _end(self) -> None:
         """Close after the last answer, or linger if the client is still sending."""
-        is_sending = self.receiving is not Receiving.DONE or bool(self._ahead)
+        is_sending = self.state is State.DROP or bool(self._ahead)
         self._stop_answering()
         if is_sending:
             self._linger()
@@ -476,24 +431,12 @@ class Connection(asyncio.BufferedProtocol):
         for why in [*self._holds]:
             self.release(why)
 
-    def _drop(self, count: int) -> None:
-        self._count += count
-        if self._count > _LINGER_BYTES:
-            self.cut_off()
-
     # What `Connections` calls
 
     @property
     def is_taking_its_answer(self) -> bool:
         """Return whether bytes wait to be sent to the client."""
         return self.transport.get_write_buffer_size() > 0
-
-    def make_way(self) -> None:
-        """Close in favour of another connection."""
-        if self._until or self.is_taking_its_answer:
-            self.cut_off()
-        else:
-            self.transport.close()
 
     def cut_off(self) -> None:
         """Close at once, dropping what was not sent."""
@@ -513,16 +456,16 @@ class Connection(asyncio.BufferedProtocol):
             return
         elif self._holds:  # the server has paused reading
             self._since = now
-        elif self.receiving is Receiving.HEAD:
+        elif self.state is State.HEAD:
             self._check_head(took)
-        elif self.receiving is Receiving.DROP:
+        elif self.state is State.DROP:
             if took > self._settings.header_timeout_s:
                 self.cut_off()
-        elif self.receiving is Receiving.BODY and self._handler is not None:
-            if self._is_too_slow(self._count, took, self._settings.body_timeout_s):
+        elif self.state in (State.BODY, State.EARLY) and self._request is not None:
+            if took > self._settings.body_timeout_s:
                 self.refuse(RequestTimeoutError("the request's body did not arrive in time"))
             else:
-                self._handler.check_deadline()
+                self._request.check_deadline()
 
     def _check_head(self, took: float) -> None:
         is_between = self._served > 0 and not self._count
@@ -534,15 +477,5 @@ class Connection(asyncio.BufferedProtocol):
             self.transport.close()
 
     def _reads_too_slowly(self, now: float) -> bool:
-        unsent = self.transport.get_write_buffer_size()
-        if not unsent:
-            self._slow_since = 0.0
-            return False
-        if not self._slow_since:
-            self._slow_since, self._read_before = now, self._written - unsent
-        read = self._written - unsent - self._read_before
-        return self._is_too_slow(read, now - self._slow_since, self._settings.answer_timeout_s)
-
-    def _is_too_slow(self, count: int, took: float, most_s: float) -> bool:
-        allowed = took - self._settings.header_timeout_s
-        return took > most_s or (allowed > 0 and count < allowed * self._settings.min_bytes_per_s)
+        self._slow_since = (self._slow_since or now) if self.is_taking_its_answer else 0.0
+        return self._slow_since > 0 and now - self._slow_since > self._settings.answer_timeout_s

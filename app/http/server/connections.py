@@ -88,7 +88,7 @@ class Connections:
 
     def admit(self, connection: Connection) -> None:
         """Admit a new connection, closing another one if necessary; cut it off if none can be closed."""
-        group = _group(connection.peer)
+        group = _group(connection.client and connection.client[0])
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._tick_s, self._tick)
         if group and self._peers[group] >= self.most_per_peer:
@@ -139,7 +139,7 @@ class Connections:
     def _dismiss(self, connection: Connection | None) -> None:
         if connection is not None:
             self.remove(connection)
-            connection.make_way()
+            connection.cut_off() if connection.is_taking_its_answer else connection.transport.close()
 
     def _tick(self) -> None:
         now = asyncio.get_running_loop().time()

@@ -6,11 +6,11 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from starlette.datastructures import QueryParams, State
 
-from app.errors import ModelNotReadyError, QueueFullError, ServiceError
+from app.errors import RetryLaterError, ServiceError
 from app.http import responses
 from app.http.access import AccessPolicy
 from app.http.body import INLINE_BYTES, STEP, body_too_late, check_announced, check_length, client_disconnected, unread
@@ -21,7 +21,7 @@ from app.http.server.asgi import AsgiRequest
 from app.http.server.connection import Connection
 from app.http.server.messages import Head, Request
 from app.http.v2.app import error_response as v2_error_response
-from app.http.v2.infer import PRIORITY, V2Head, V2ModelRequest
+from app.http.v2.infer import V2Head, V2ModelRequest
 from app.memory.machine import uninitialised
 from app.memory.reservation import Reservation
 from app.serving.dataplane import DataPlane
@@ -64,7 +64,7 @@ def find(method: str, path: str) -> Target | None:
 
 
 class Service:
-    """Creates the handlers of requests, and holds what they share.
+    """Creates requests, and holds what they share.
 
     Args:
         state: state of the app, shared with the routes.
@@ -79,13 +79,12 @@ class Service:
         # Caches must distinguish origins if pages of other origins may send requests.
         self.always = [(b"vary", b"Origin")] if self._has_origins else []
 
-    def handler(self, connection: Connection, request: Request) -> Handler:
-        """Return the handler of a request."""
-        head = request.head
+    def request(self, connection: Connection, head: Head) -> Request:
+        """Return the request of a head."""
         target = find(head.method, head.path)
         if target is None or (self._has_origins and any(name == b"origin" for name, _ in head.headers)):
-            return AsgiRequest(connection, request)
-        return InferenceRequest(connection, request, self, target)
+            return AsgiRequest(connection, head)
+        return InferenceRequest(connection, head, self, target)
 
     def model_request(self, head: Head, target: Target) -> ModelRequest:
         """Return the model request of a head that is allowed.
@@ -116,24 +115,22 @@ def _read(head: Head, target: Target) -> infer.InferHead | V2Head:
     return infer.InferHead.of(headers, QueryParams(head.query) if head.query else {}, target.name)
 
 
-class InferenceRequest:
-    """Handler of one request; the protocol is a `ModelRequest`, as for the routes.
+class InferenceRequest(Request):
+    """Request that runs a model; its protocol is a `ModelRequest`, as for the routes.
 
     It is answered once: ``_send`` and ``lost`` are its two ends.
     """
 
-    def __init__(self, connection: Connection, request: Request, service: Service, target: Target) -> None:
-        self._connection, self._request = connection, request
-        self._service, self._target, self._plane = service, target, service.plane
-        self._exchange = Exchange(request.head.method, request.head.path, request.head.headers)
+    def __init__(self, connection: Connection, head: Head, service: Service, target: Target) -> None:
+        super().__init__(head)
+        self._connection, self._service, self._target, self._plane = connection, service, target, service.plane
+        self._exchange = Exchange(head.method, head.path, head.headers)
         if service.spans is not None:
             self._exchange.begin_trace()
         self._model_request: ModelRequest | None = None
         self._reservation: Reservation | None = None
         # The body, bytes of it that have arrived, and bytes of it that are charged.
         self._body, self._have, self._charged = bytearray(), 0, 0
-        # Bytes after which it is known whether the request would be refused.
-        self._refusable_at: int | None = None
         self._task: asyncio.Task[None] | None = None
         self._is_over = self._is_counted = False
 
@@ -141,43 +138,28 @@ class InferenceRequest:
 
     def begin(self) -> None:
         """Refuse the request by its head, or expect its body."""
-        request, memory = self._request, self._plane.memory
-        length = request.head.length or 0
+        length = self.head.length or 0
         try:
-            model_request = self._model_request = self._service.model_request(request.head, self._target)
+            model_request = self._model_request = self._service.model_request(self.head, self._target)
             if (version := model_request.version) is not None and not version.scheduler.is_empty:
-                self._refusable_at = model_request.text_bytes(request.head.length)
-                self._refuse_early()
+                self._plane.admit(version, model_request.deadline, model_request.head_priority)
             check_announced(
                 model_request.encoding, length, self._plane.settings.max_body_bytes, model_request.encodings
             )
-            self._reservation = memory.open()
+            self._reservation = self._plane.memory.open()
             if length > INLINE_BYTES:
                 with unread():
                     self._reservation.would_fit(length, arriving=True)
         except Exception as error:
             self._fail(error)
         else:
-            self._connection.write_continue(request)
-
-    def _refuse_early(self) -> None:
-        """Refuse the request early if its model's queue would; if it may have a priority, after this has arrived.
-
-        Raises:
-            QueueFullError, ModelNotReadyError: it would wait too long, or the queue is full.
-        """
-        model_request, at = self._model_request, self._refusable_at
-        if model_request is None or at is None or self._have < at:
-            return
-        self._refusable_at = None
-        if (version := model_request.version) is not None and (not at or self._body.find(PRIORITY, 0, at) < 0):
-            self._plane.admit(version, model_request.deadline)
+            self._connection.write_continue(self)
 
     # The body
 
     def take(self, piece: bytes | memoryview) -> None:
         """Copy a piece into the body."""
-        length, count = self._request.head.length, len(piece)
+        length, count = self.head.length, len(piece)
         if not self._charge(count):
             return
         if length is None:
@@ -191,7 +173,7 @@ class InferenceRequest:
     def filled(self, count: int) -> memoryview | None:
         """Count bytes read into the body, charge the next ones, and return their buffer."""
         self._have += count
-        step = min(STEP, (self._request.head.length or 0) - self._have)
+        step = min(STEP, (self.head.length or 0) - self._have)
         if not step or not self._charge(step):
             return None
         return memoryview(self._body)[self._have : self._have + step]
@@ -207,7 +189,6 @@ class InferenceRequest:
             return False
         have = self._have + count
         try:
-            self._refuse_early()
             check_length(have, self._plane.settings.max_body_bytes)
             if have > self._charged:
                 with unread():
@@ -232,7 +213,6 @@ class InferenceRequest:
         try:
             with reservation:
                 reservation.arrived()
-                self._refuse_early()
                 if model_request.is_short(body):
                     item = model_request.work_item(body)
                     reply = self._plane.answer_now(*item)
@@ -243,8 +223,7 @@ class InferenceRequest:
                 self._reply(reply)
             else:
                 answering = self._answer_in_threads(model_request, reservation, item)
-                self._task = self._connection.loop.create_task(answering)
-                self._connection.state.tasks.add(self._task)
+                self._task = self._connection.run(answering)
                 self._task.add_done_callback(self._ended)
         finally:
             self._exchange.leave()
@@ -269,26 +248,26 @@ class InferenceRequest:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """Release what a cancelled task holds; the client has left or the server stops. The task may not have begun."""
-        self._connection.state.tasks.discard(task)
         if task.cancelled():
-            self._connection.break_off(self._request)
+            if self._connection.owns(self):
+                self._connection.cut_off()
             self._release(GONE)
 
     def _reply(self, reply: Reply) -> None:
-        self._connection.count_refusal(is_refused=False)
         self._send(200, responses.good_headers(*reply), reply.pieces)
 
     def _fail(self, error: Exception) -> None:
         """Answer with an error, and drop the rest of the body. Called within ``except``."""
         if not isinstance(error, ServiceError):  # a bug
-            log.exception("%s %s failed", self._request.head.method, self._request.head.path)
+            log.exception("%s %s failed", self.head.method, self.head.path)
             status, headers, body = self._exchange.failure()
             self._send(status, headers, (body,))
             return
-        self._connection.count_refusal(is_refused=isinstance(error, (QueueFullError, ModelNotReadyError)))
+        if isinstance(error, RetryLaterError):
+            self._connection.pause_after(self, (error.retry_after_ms or error.retry_after_s * 1e3) / 1e3)
         left = self._connection.unread
         if left is None or left > _DROPPED_BYTES:
-            self._request.keeps_alive = False
+            self.keeps_alive = False
         response = v2_error_response(error) if self._target.is_v2 else responses.error_response(error)
         self._send(response.status_code, response.raw_headers, (bytes(response.body),))
 
@@ -301,20 +280,22 @@ class InferenceRequest:
         exchange.status, exchange.received, exchange.sent = status, self._have, sum(map(len, pieces))
         headers = exchange.headers([*headers, *self._service.always])
         is_short = exchange.sent <= responses.PIECE
-        self._connection.start(self._request, status, headers, pieces if is_short else ())
-        self._resume([] if is_short else [*responses.cut_pieces(pieces)])
+        self._connection.start(self, status, headers, pieces if is_short else ())
+        if is_short and self._connection.flowing.is_set():
+            self._sent()
+        else:
+            self._connection.run(self._send_rest(() if is_short else pieces))
 
-    def _resume(self, pieces: list[bytes | memoryview]) -> None:
-        """Send the next pieces; after the last one release what the request holds."""
-        connection, request = self._connection, self._request
-        while connection.owns(request):
-            if connection.when_drained(lambda: self._resume(pieces)):
-                return
-            if not pieces:
-                break
-            connection.write(request, [pieces.pop(0)])
+    async def _send_rest(self, pieces: Sequence[bytes | memoryview]) -> None:
+        for piece in responses.cut_pieces(pieces):
+            await self._connection.flowing.wait()
+            self._connection.write(self, [piece])
+        await self._connection.flowing.wait()
+        self._sent()
+
+    def _sent(self) -> None:
         self._release()
-        connection.end(request)
+        self._connection.end(self)
 
     def lost(self) -> None:
         """Cancel the request, since the client has left."""
@@ -341,7 +322,3 @@ class InferenceRequest:
             exchange.enter()
             exchange.log()
             exchange.leave()
-
-
-# Handler of one request, called by its connection.
-Handler: TypeAlias = InferenceRequest | AsgiRequest

@@ -23,9 +23,11 @@ Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 
 END_OF_HEAD: Final = b"\r\n\r\n"
 _OVERLAP: Final = len(END_OF_HEAD) - 1
+_MOST_HEADERS: Final = 100
 # Characters of a host (RFC 3986 section 3.2.2), and a port.
 _HOST: Final = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+,;=%-]*+|\[[0-9A-Fa-f:.]++\])(?::[0-9]{0,5})?")
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+_CHUNKED: Final = b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n"
 _LINES: Final = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
 
 
@@ -99,8 +101,8 @@ class Head:
         """
         if len(self.url) > settings.max_url_bytes:
             raise UrlTooLongError(f"the URL is too long, expected at most {settings.max_url_bytes} bytes")
-        if len(self.headers) > settings.max_headers:
-            raise HeadersTooLargeError(f"too many headers, expected at most {settings.max_headers}")
+        if len(self.headers) > _MOST_HEADERS:
+            raise HeadersTooLargeError(f"too many headers, expected at most {_MOST_HEADERS}")
 
     def _read_target(self) -> None:
         try:
@@ -113,17 +115,34 @@ class Head:
 
 
 class Request:
-    """Request of a connection, compared by identity.
+    """Request of a connection, compared by identity; a subclass receives its body and answers it.
 
     Attributes:
         expects, keeps_alive: from its head, until they change.
     """
 
-    __slots__ = ("expects", "head", "keeps_alive")
-
     def __init__(self, head: Head) -> None:
         self.head = head
         self.expects, self.keeps_alive = head.expects, head.keeps_alive
+
+    def begin(self) -> None:
+        """Begin, now that the head is complete."""
+
+    def take(self, piece: bytes | memoryview) -> None:
+        """Take a piece of the body."""
+
+    def filled(self, count: int) -> memoryview | None:
+        """Count bytes that were read into the last buffer, and return the next one; without one, use ``take``."""
+        return None
+
+    def check_deadline(self) -> None:
+        """End the request if its own time limit has passed before the body is complete."""
+
+    def complete(self) -> None:
+        """Answer, now that the body is complete."""
+
+    def lost(self) -> None:
+        """End the request: the client has left, or was refused because it was too slow."""
 
 
 class Reader:
@@ -141,14 +160,13 @@ class Reader:
 
     def cut(self, data: bytes, at: int, most: int) -> int:
         """Return where the piece beginning at `at` ends: after an empty line, or after all, or after so many bytes."""
-        stop, tail = min(len(data), at + most), self._tail
-        begun = (tail + data[at : at + _OVERLAP]).find(END_OF_HEAD) if tail else -1
-        end = at - len(tail) + begun if begun >= 0 else data.find(END_OF_HEAD, at, stop)
-        if 0 <= end + len(END_OF_HEAD) <= stop and (begun >= 0 or end >= 0):
+        tail, text = self._tail, data[at : at + most]
+        end = (tail + text).find(END_OF_HEAD)
+        if end >= 0:
             self._tail = b""
-            return end + len(END_OF_HEAD)
-        self._tail = (tail + data[max(at, stop - _OVERLAP) : stop])[-_OVERLAP:]
-        return stop
+            return at + end + len(END_OF_HEAD) - len(tail)
+        self._tail = (tail + text[-_OVERLAP:])[-_OVERLAP:]
+        return at + len(text)
 
     def head(self, piece: memoryview) -> Head | None:
         """Return the head that ends with a piece, or None if it continues.
@@ -198,17 +216,12 @@ class Reader:
             raise InvalidRequestError(f"the request is not HTTP/1.1: {exc}") from None
 
     def _decline_upgrade(self) -> None:
-        """Parse a head again without its Upgrade header (RFC 9110 section 7.8).
-
-        With it the parser takes the following bytes for the other protocol, even if they are this request's body.
-        """
-        if self._is_complete:  # CONNECT, whose target is not a path
-            return
-        head, self.found = self.found, Head()
-        lines = [b"%b %b HTTP/%b" % (head.method.encode(), head.url, head.version.encode())]
-        lines += [b"%b: %b" % (name, value) for name, value in head.headers if name != b"upgrade"]
-        self.skip()
-        self._feed(memoryview(b"\r\n".join([*lines, b"", b""])))
+        """Continue as without the Upgrade header (RFC 9110 section 7.8): the parser expects no chunks after it."""
+        head = self.found
+        if head.method != "CONNECT" and any(name == b"transfer-encoding" for name, _ in head.headers):
+            self._is_complete = False
+            self._parser.feed_data(_CHUNKED)
+            self.found = head
 
     # What the parser calls
 
@@ -233,8 +246,7 @@ class Reader:
         head.version = parser.get_http_version()
         is_tunnel = head.method == "CONNECT"  # the parser does not expect another request after it
         head.keeps_alive = head.version != "1.0" and not is_tunnel and parser.should_keep_alive()
-        self._is_complete = is_tunnel or not parser.should_upgrade()
-        self._is_whole = False
+        self._is_complete, self._is_whole = True, False
 
     def on_body(self, body: bytes) -> None:
         """Append a part of a chunk."""

@@ -1,19 +1,16 @@
-"""States of a connection, as tables of transitions.
+"""States of a connection, as a table of transitions.
 
-A connection has one request at a time. Its two sides, receiving and answering, change independently. The answer may
-come before the body has ended; the next request begins when both are complete.
+A connection has one request at a time. Usually it goes round HEAD, BODY, RUN, SEND. An answer may begin (EARLY), and
+end (DROP), before the body has ended; then the rest of the body is dropped.
 
-    receiving   HEAD ──head──► BODY ──end──► DONE ──next──► HEAD       answering   IDLE ──head──► RUN ──start──► SEND
-                  │             │              ▲                                    ▲                             │ end
-                  │         answered           │                                    └────next──── DONE ◄──────────┘
-                  │             ▼              │
-                  │            DROP ────end────┤
-                  └──────────bodiless──────────┘
-    every state ──last──► IGNORE / LAST: the last answer is written, further bytes are dropped, and the client has some
-    time to receive it.
+    HEAD ──head──► BODY ──body_end──► RUN ──start──► SEND ──answer_end──► HEAD
+      └──────────────bodiless──────────▲
+                   BODY ──start──► EARLY ──body_end──► SEND
+                                   EARLY ──answer_end──► DROP ──body_end──► HEAD
+    every state ──last──► LAST: the last answer is written, further bytes are dropped, and the client has some time to
+    receive it.
 
-Only `Connection` changes the states, by `Receiving.after` and `Answering.after`; an event without a transition is a
-bug and raises KeyError.
+Only `Connection` changes the state, by `State.after`; an event without a transition is a bug and raises KeyError.
 """
 
 from __future__ import annotations
@@ -27,52 +24,36 @@ class Event(Enum):
 
     HEAD = auto()  # a head is complete, and a body follows
     BODILESS = auto()  # a head is complete, and no body follows
-    END = auto()  # receiving: the body is complete; answering: the answer is
+    BODY_END = auto()
     START = auto()  # the first byte of the answer is written
-    ANSWERED = auto()  # the answer is complete, and the body is not
-    NEXT = auto()  # both are complete
+    ANSWER_END = auto()
     LAST = auto()  # the last answer is written, or the connection is lost
 
 
-class Receiving(Enum):
-    """State of the side that receives from the client."""
+class State(Enum):
+    """State of a connection."""
 
-    HEAD = auto()  # the head of the next request, or nothing yet
-    BODY = auto()
-    DROP = auto()  # a body whose request is answered
-    DONE = auto()  # the request is complete; further bytes wait
-    IGNORE = auto()  # further bytes are dropped
-
-    def after(self, event: Event) -> Receiving:
-        """Return the state that an event leads to."""
-        return _RECEIVING[self][event]
-
-
-class Answering(Enum):
-    """State of the side that answers the client."""
-
-    IDLE = auto()  # there is no request
-    RUN = auto()  # the answer is being made
-    SEND = auto()  # part of it is written
-    DONE = auto()  # all of it is written, but the request's body is still to come
+    HEAD = auto()  # it receives the head of the next request, or nothing yet
+    BODY = auto()  # it receives a body
+    RUN = auto()  # the request is complete, and the answer is being made
+    SEND = auto()  # a part of the answer is written
+    EARLY = auto()  # a part of the answer is written, and the body is still to come
+    DROP = auto()  # the answer is written, and the body is still to come
     LAST = auto()  # nothing follows
 
-    def after(self, event: Event) -> Answering:
+    def after(self, event: Event) -> State:
         """Return the state that an event leads to."""
-        return _ANSWERING[self][event]
+        return State.LAST if event is Event.LAST else TRANSITIONS[self, event]
 
 
-_RECEIVING: Final[dict[Receiving, dict[Event, Receiving]]] = {
-    Receiving.HEAD: {Event.HEAD: Receiving.BODY, Event.BODILESS: Receiving.DONE, Event.LAST: Receiving.IGNORE},
-    Receiving.BODY: {Event.END: Receiving.DONE, Event.ANSWERED: Receiving.DROP, Event.LAST: Receiving.IGNORE},
-    Receiving.DROP: {Event.END: Receiving.DONE, Event.LAST: Receiving.IGNORE},
-    Receiving.DONE: {Event.NEXT: Receiving.HEAD, Event.LAST: Receiving.IGNORE},
-    Receiving.IGNORE: {Event.LAST: Receiving.IGNORE},
-}
-_ANSWERING: Final[dict[Answering, dict[Event, Answering]]] = {
-    Answering.IDLE: {Event.HEAD: Answering.RUN, Event.BODILESS: Answering.RUN, Event.LAST: Answering.LAST},
-    Answering.RUN: {Event.START: Answering.SEND, Event.LAST: Answering.LAST},
-    Answering.SEND: {Event.END: Answering.DONE, Event.LAST: Answering.LAST},
-    Answering.DONE: {Event.NEXT: Answering.IDLE, Event.LAST: Answering.LAST},
-    Answering.LAST: {Event.LAST: Answering.LAST},
+TRANSITIONS: Final = {
+    (State.HEAD, Event.HEAD): State.BODY,
+    (State.HEAD, Event.BODILESS): State.RUN,
+    (State.BODY, Event.BODY_END): State.RUN,
+    (State.BODY, Event.START): State.EARLY,
+    (State.RUN, Event.START): State.SEND,
+    (State.SEND, Event.ANSWER_END): State.HEAD,
+    (State.EARLY, Event.BODY_END): State.SEND,
+    (State.EARLY, Event.ANSWER_END): State.DROP,
+    (State.DROP, Event.BODY_END): State.HEAD,
 }

@@ -29,7 +29,7 @@ _PACKED: Final = {"gzip": 31, "deflate": 15}  # zlib's window, and for gzip its 
 _LEVEL: Final = 1
 _MAX_DIGITS: Final = 18
 # A body without this text has no priority.
-PRIORITY: Final = b"priority"
+_PRIORITY: Final = b"priority"
 _LENGTH: Final = HEADER_LENGTH.encode()
 
 
@@ -96,15 +96,12 @@ class V2ModelRequest:
     """
 
     encodings: tuple[str, ...] = tuple(_PACKED)
+    head_priority: int = 1
 
     def __init__(self, plane: DataPlane, head: V2Head, regions: MemoryRegions | None, trace: TraceSettings) -> None:
         self._plane, self._head, self._regions, self._trace = plane, head, regions, trace
         _, self.version, self._model = find(plane.store, head.name, head.number)
         self.deadline, self.values_at, self.encoding = plane.deadline(head.limit_s), head.values_at, head.encoding
-
-    def text_bytes(self, length: int | None) -> int | None:
-        """Return the length of the JSON, or None if the body is compressed or of unknown length."""
-        return None if length is None or self._head.encoding != "identity" else min(self.values_at or length, length)
 
     def is_short(self, body: bytearray) -> bool:
         """Return whether the JSON can be parsed on the event loop.
@@ -117,6 +114,7 @@ class V2ModelRequest:
 
     def work_item(self, body: bytearray) -> WorkItem:
         """Parse the body."""
+        self._admit(body)
         return self._work_item(self._parse(body), len(body))
 
     async def work_item_in_thread(self, body: bytearray) -> WorkItem:
@@ -126,9 +124,14 @@ class V2ModelRequest:
             await plane.offload(partial(wire_ports, self._model), self.deadline)
             if self.is_short(body):
                 return self.work_item(body)
-        if self._head.encoding == "identity" and PRIORITY not in body:  # a priority may let it overtake others
-            plane.admit(self.version, self.deadline)
+        self._admit(body)
         return self._work_item(await plane.offload(partial(self._parse, body), self.deadline), len(body))
+
+    def _admit(self, body: bytearray) -> None:
+        """Refuse the request before its body is parsed; with a priority it may overtake others."""
+        is_plain = self._head.encoding == "identity"
+        if is_plain and not self.version.scheduler.is_empty and body.find(_PRIORITY, 0, self.values_at or None) < 0:
+            self._plane.admit(self.version, self.deadline)
 
     def _parse(self, body: bytearray) -> V2Request:
         if self._head.encoding in _PACKED:

@@ -34,7 +34,7 @@ GOOD = npy(np.zeros((1, 3), np.float32))
 INFER = POST + b"content-length: %d\r\n\r\n" % len(GOOD) + GOOD
 CLOSE = HOST + b"connection: close\r\n"
 LAST = LIVE.replace(HOST, CLOSE)
-BOUNDS = {"max_url_bytes": 300, "max_header_bytes": 2048, "max_headers": 20, "max_pipelined": 4}
+BOUNDS = {"max_url_bytes": 300, "max_header_bytes": 2048}
 PATIENT = {"header_timeout_s": PATIENCE_S, "body_timeout_s": PATIENCE_S, "keep_alive_s": PATIENCE_S}
 
 
@@ -57,7 +57,7 @@ def front(store: Path) -> Iterator[Front]:
 @pytest.fixture(scope="module")
 def brisk(store: Path) -> Iterator[Front]:
     """Start a server with short time limits."""
-    times = {"header_timeout_s": 0.3, "body_timeout_s": 0.6, "keep_alive_s": 0.3, "min_bytes_per_s": 100_000}
+    times = {"header_timeout_s": 0.3, "body_timeout_s": 0.6, "keep_alive_s": 0.3}
     with listening(store, warmup=False, backend="reference", **times) as made:
         yield made
 
@@ -118,9 +118,9 @@ def test_a_hundred_megabytes_of_headers_are_not_collected(front: Front) -> None:
     assert front.is_live()
 
 
-def test_setting_max_headers_bounds_their_number(front: Front) -> None:
-    assert refusal(front, GET + b"a: b\r\n" * 20 + b"\r\n") == (431, "headers_too_large")
-    assert front.ask(GET.replace(HOST, CLOSE) + b"a: b\r\n" * 18 + b"\r\n")[0][0] == 200
+def test_the_number_of_headers_is_bounded(front: Front) -> None:
+    assert refusal(front, GET + b"a: b\r\n" * 100 + b"\r\n") == (431, "headers_too_large")
+    assert front.ask(GET.replace(HOST, CLOSE) + b"a: b\r\n" * 98 + b"\r\n")[0][0] == 200
 
 
 @pytest.mark.parametrize("size", [1, 3, 50])
@@ -208,11 +208,6 @@ def test_fields_behind_a_chunked_body_become_no_headers(front: Front) -> None:
     assert (status, headers["x-request-id"] == "mine") == (200, False)
 
 
-def test_setting_max_pipelined_bounds_what_waits_behind_a_request(front: Front) -> None:
-    found = front.ask(LIVE * 50)
-    assert [status for status, _, _ in found] == [200] * 5 + [429]
-
-
 @pytest.mark.parametrize("begin", [b"", b"\r\n", b"G", b"GET / HTTP/1.1\r\n", GET + b"a", GET + b"a: b\r\n"])
 def test_setting_header_timeout_s_ends_connections_that_send_no_request(brisk: Front, begin: bytes) -> None:
     found = in_time(brisk, begin) if begin else brisk.ask()
@@ -240,7 +235,7 @@ def test_setting_keep_alive_s_ends_connections_that_ask_nothing_more(brisk: Fron
 
 
 @pytest.mark.parametrize("head", [POST + b"content-length: 1000000\r\n\r\n", CHUNKED])
-def test_settings_body_timeout_s_and_min_bytes_per_s_end_bodies_that_do_not_come(brisk: Front, head: bytes) -> None:
+def test_setting_body_timeout_s_ends_bodies_that_do_not_come(brisk: Front, head: bytes) -> None:
     assert refused(brisk, in_time(brisk, head)[-1]) == (408, "request_timeout")
 
 

@@ -19,7 +19,7 @@ from PIL import Image
 from app.http.server import inference
 from app.http.server.asgi import AsgiRequest
 from app.http.server.inference import InferenceRequest
-from app.http.server.states import Receiving
+from app.http.server.states import State
 from app.process.uvicorn_server import Server
 from tests.app.pictures import encoded, npy
 from tests.app.sample_models import elementwise, write_model
@@ -270,7 +270,7 @@ def test_who_goes_away_in_the_midst_of_a_long_body_is_counted_and_gives_everythi
         until(lambda: len(lines(caplog)) == 1)
         before = statuses[400]
         connection.sendall(request[: cut + have])
-        until(lambda: any(each.receiving is Receiving.BODY for each in front.connections))
+        until(lambda: any(each.state is State.BODY for each in front.connections))
         until(lambda: front.server.plane.memory.used >= have)
     until(lambda: statuses[400] == before + 1 and not front.server.plane.memory.used)
     until(lambda: len(lines(caplog)) == 2)
@@ -320,7 +320,7 @@ def test_long_bodies_that_come_together_share_the_memory_there_is(
 def by(monkeypatch: pytest.MonkeyPatch, is_direct: bool) -> None:
     """Let the connection or the application answer requests."""
     if not is_direct:
-        monkeypatch.setattr(inference.Service, "handler", lambda _, *given: AsgiRequest(*given))
+        monkeypatch.setattr(inference.Service, "request", lambda _, *given: AsgiRequest(*given))
 
 
 def told(found: list[tuple[int, dict[str, str], Any]]) -> tuple[int, str, str]:
@@ -348,7 +348,7 @@ def test_a_long_body_that_is_under_way_when_the_server_stops_is_answered(tmp_pat
         connection.sendall(request[:1_300_000])
         until(lambda: front.server.plane.memory.used > 1_000_000)
         (own,) = front.connections
-        assert own.receiving is Receiving.BODY
+        assert own.state is State.BODY
         front.server._loop.call_soon_threadsafe(own.shutdown)  # type: ignore[union-attr]
         received = send(connection, request[1_300_000:])
     assert received.startswith(b"HTTP/1.1 200 OK") and b"\r\nconnection: close\r\n" in received

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.http.server.states import Receiving
+from app.http.server.states import State
 from app.memory.machine import uninitialised
 from tests.app.pictures import npy
 from tests.app.sample_models import elementwise, write_model
@@ -125,7 +125,7 @@ def test_a_client_that_breaks_off_leaves_nothing_behind(front: Front, have: int,
         if is_rude:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         connection.sendall(HEAD + b"\r\n" + BODY[:have])
-        until(lambda: any(each.receiving is Receiving.BODY for each in front.connections))
+        until(lambda: any(each.state is State.BODY for each in front.connections))
     until(lambda: is_at_rest(front))
     assert front.is_live()
 

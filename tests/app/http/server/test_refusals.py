@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from app.errors import QueueFullError
-from app.http.server import connection as connection_
 from tests.app.pictures import npy
 from tests.app.sample_models import elementwise, write_model
 from tests.app.sockets import HOST, LIVE, Front, answers, listening
@@ -286,27 +285,20 @@ def test_clients_that_go_away_before_they_are_told_leave_nothing_behind(front: F
     assert front.is_live()
 
 
-def test_a_client_that_asks_again_at_once_is_read_more_rarely_and_is_answered_when_there_is_room(
-    front: Front, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(connection_, "_SOON_S", 3600.0)  # a busy machine is not as quick
-    monkeypatch.setattr(connection_, "_PAUSE_S", (0.2, 0.2))
+def test_a_client_that_asks_again_at_once_is_read_more_rarely_and_is_answered_when_there_is_room(front: Front) -> None:
     with front.connect() as connection:
         with closed(front):
-            assert one(connection, post())[0] == 429
-            assert one(connection, post())[0] == 429  # told at once; only what comes next waits
             start = time.monotonic()
-            assert one(connection, post())[0] == 429
-            assert time.monotonic() - start > 0.1
+            assert one(connection, post())[0] == 429  # told at once; only what comes next waits
+            for _ in range(3):
+                assert one(connection, post())[0] == 429
+            assert time.monotonic() - start > 0.5
         assert one(connection, post())[0] == 200
         for _ in range(3):
             assert one(connection, post())[0] == 200
 
 
-def test_a_client_that_goes_away_while_it_is_not_read_is_forgotten(
-    front: Front, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(connection_, "_SOON_S", 3600.0)
+def test_a_client_that_goes_away_while_it_is_not_read_is_forgotten(front: Front) -> None:
     with closed(front):
         for request in (b"", post(), post()[:50]):
             with front.connect() as connection:

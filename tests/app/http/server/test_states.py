@@ -1,4 +1,4 @@
-"""Tests of the tables of states: an answer goes to its own request, whenever it comes."""
+"""Tests of the table of states: an answer goes to its own request, whenever it comes."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from uvicorn.server import ServerState
 from app.errors import RequestTimeoutError
 from app.http.server.connection import Connection
 from app.http.server.connections import Connections
-from app.http.server.messages import Request
-from app.http.server.states import _ANSWERING, _RECEIVING, Answering, Event, Receiving
+from app.http.server.messages import Head, Request
+from app.http.server.states import TRANSITIONS, Event, State
 from app.settings import Settings
 from tests.app.sockets import HOST
 
@@ -25,22 +25,18 @@ GET = b"GET /%b HTTP/1.1\r\n" + HOST + b"\r\n"
 POST = b"POST /%b HTTP/1.1\r\n" + HOST + b"content-length: 5\r\n\r\n"
 
 
-@pytest.mark.parametrize(
-    ("table", "first", "last"),
-    [(_RECEIVING, Receiving.HEAD, Receiving.IGNORE), (_ANSWERING, Answering.IDLE, Answering.LAST)],
-)
-def test_every_state_is_reached_and_leads_to_the_last_one(table: dict[Any, Any], first: Any, last: Any) -> None:
-    assert set(table) == set(type(first))
-    reached = {first}
-    for _ in table:
-        reached |= {after for state in reached for after in table[state].values()}
-    assert reached == set(table)
-    assert all(events[Event.LAST] is last for events in table.values()) and set(table[last]) == {Event.LAST}
+def test_every_state_is_reached_and_leads_to_the_last_one() -> None:
+    reached = {State.HEAD}
+    for _ in State:
+        reached |= {after for (state, _), after in TRANSITIONS.items() if state in reached}
+    assert reached | {State.LAST} == set(State)
+    assert all(state.after(Event.LAST) is State.LAST for state in State)
+    assert not any(state is State.LAST for state, _ in TRANSITIONS)
 
 
 def test_a_next_request_needs_both_sides_to_be_done() -> None:
-    assert [state for state, events in _RECEIVING.items() if Event.NEXT in events] == [Receiving.DONE]
-    assert [state for state, events in _ANSWERING.items() if Event.NEXT in events] == [Answering.DONE]
+    ends = {(state, event) for (state, event), after in TRANSITIONS.items() if after is State.HEAD}
+    assert ends == {(State.SEND, Event.ANSWER_END), (State.DROP, Event.BODY_END)}
 
 
 class Transport(asyncio.Transport):
@@ -74,22 +70,15 @@ class Transport(asyncio.Transport):
         pass
 
 
-class Quiet:
-    """Handler that drops bodies and lets the test answer."""
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda *_: None
-
-
 class RecordingService:
-    """Service that records requests."""
+    """Service that records requests, which drop their bodies and let the test answer."""
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
 
-    def handler(self, _: Connection, request: Request) -> Quiet:
-        self.requests.append(request)
-        return Quiet()
+    def request(self, _: Connection, head: Head) -> Request:
+        self.requests.append(Request(head))
+        return self.requests[-1]
 
 
 class Wire:
@@ -147,8 +136,7 @@ def test_an_answer_to_a_request_that_is_over_is_written_for_no_other_one() -> No
         wire.answer(first, b"again")
         wire.comes(GET % b"b")
         wire.answer(first, b"again")
-        wire.connection.break_off(first)
-        assert wire.transport.written == before and wire.connection.answering is Answering.RUN
+        assert wire.transport.written == before and wire.connection.state is State.RUN
         wire.answer(wire.service.requests[1], b"second")
         assert wire.transport.written.endswith(b"second") and b"again" not in wire.transport.written
 
@@ -169,7 +157,7 @@ def test_an_answer_that_comes_when_its_client_is_gone_or_refused_is_dropped(head
         before = wire.transport.written
         wire.answer(request, b"late")
         assert wire.transport.written == before and b"late" not in before
-        assert (wire.connection.receiving, wire.connection.answering) == (Receiving.IGNORE, Answering.LAST)
+        assert wire.connection.state is State.LAST
 
     on_loop(test())
 
@@ -187,7 +175,7 @@ def test_the_same_head_again_is_a_request_of_its_own() -> None:
     on_loop(test())
 
 
-def test_a_client_is_paused_after_its_refusals_and_not_after_other_answers() -> None:
+def test_a_client_is_paused_after_refusals_and_not_after_other_answers() -> None:
     async def test() -> None:
         wire = Wire()
         connection = wire.connection
@@ -197,12 +185,12 @@ def test_a_client_is_paused_after_its_refusals_and_not_after_other_answers() -> 
             connection.release("refused")
             wire.comes(GET % b"a")
             if is_refused:
-                connection.count_refusal(is_refused=True)
+                connection.pause_after(wire.service.requests[-1], 0.1)
             wire.answer(wire.service.requests[-1], b"x")
             return "refused" in connection._holds
 
         asked = [asks(is_refused=is_refused) for is_refused in (True, True, False, False, True, False)]
-        assert asked == [False, True, False, False, True, False]
+        assert asked == [True, True, False, False, True, False]
 
     on_loop(test())
 
@@ -275,7 +263,7 @@ def test_a_chunked_body_may_have_empty_lines_and_a_request_behind_it(lines: int,
         data = CHUNKED + b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body) + GET % b"b"
         for at in range(0, len(data), size):
             wire.comes(data[at : at + size])
-        if wire.connection.receiving is Receiving.DONE:
+        if wire.connection.state is State.RUN:
             wire.answer(wire.service.requests[0], b"x")
             await asyncio.sleep(0)
         # Behind that many empty lines it is not looked for where in a piece the next request begins.
@@ -292,6 +280,6 @@ def test_empty_lines_in_chunks_take_no_time() -> None:
         wire.comes(CHUNKED + b"%x\r\n" % (1 << 24))
         start = time.process_time()
         wire.comes(b"\r\n" * (1 << 19))
-        assert time.process_time() - start < 0.2 and wire.connection.receiving is Receiving.BODY
+        assert time.process_time() - start < 0.2 and wire.connection.state is State.BODY
 
     on_loop(test())
