@@ -218,7 +218,7 @@ class RetryLaterError(ServiceError):
     """
 
     def __init__(
-        self, message: str, *, retry_after_s: int, retry_after_ms: float | None = None, **detail: object
+        self, message: str, *, retry_after_s: int = 1, retry_after_ms: float | None = None, **detail: object
     ) -> None:
         super().__init__(message, **detail)
         self.retry_after_s = retry_after_s

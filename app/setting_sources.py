@@ -6,6 +6,7 @@ import numpy.
 
 from __future__ import annotations
 
+import logging
 import re
 import tomllib
 from collections.abc import Collection, Mapping
@@ -14,11 +15,15 @@ from typing import Any, Final
 
 from app.messages import did_you_mean, printable
 
+log = logging.getLogger(__name__)
+
 PREFIX: Final = "PNNX_SERVE_"
 # Names the settings file; not a setting itself.
 CONFIG: Final = "config"
 # Settings with several values: comma-separated in a variable, a list in a file.
 LISTS: Final = ("allowed_hosts", "cors_origins", "load_model", "passes_off", "plugins", "required")
+# Settings of earlier versions, which are ignored with a warning.
+REMOVED: Final = frozenset({"max_headers", "max_pipelined", "min_bytes_per_s", "retry_after_s"})
 # Never in flags or the settings file, which other users of the machine may read; never echoed.
 SECRETS: Final = ("keys", "tls_key_password")
 
@@ -47,6 +52,8 @@ def read_variables(environ: Mapping[str, str], known: Collection[str]) -> dict[s
         if not key.startswith(PREFIX) or _SERVICE_LINK.fullmatch(key) or text.startswith("tcp://"):
             continue
         name = key.removeprefix(PREFIX).lower()
+        if _is_removed(name):
+            continue
         if name not in known and name != CONFIG:
             hint = did_you_mean(key, map(variable, [*known, CONFIG]))
             raise SettingsError(f"unknown setting {key}{hint}")
@@ -68,6 +75,7 @@ def read_file(path: Path, known: Collection[str]) -> dict[str, Any]:
         raise SettingsError(f"config '{path}': {exc.strerror}") from None
     except ValueError as exc:  # not TOML, or not UTF-8
         raise SettingsError(f"config '{path}': {printable(str(exc))}") from None
+    table = {name: value for name, value in table.items() if not _is_removed(name)}
     problems = [problem for name in table if (problem := _problem(name, known))]
     if problems:
         raise SettingsError(f"config '{path}': {'; '.join(problems)}")
@@ -78,6 +86,12 @@ def _problem(name: str, known: Collection[str]) -> str | None:
     if name in SECRETS:
         return f"{name} is a secret, expected it in {variable(name)}"
     return None if name in known else f"unknown setting '{printable(name)}'{did_you_mean(name, known)}"
+
+
+def _is_removed(name: str) -> bool:
+    if name in REMOVED:
+        log.warning("the setting %s does nothing any more, and the next version refuses it", name)
+    return name in REMOVED
 
 
 def _split(name: str, value: Any) -> Any:

@@ -142,7 +142,6 @@ class QueueSettings(BaseModel):
         gt=0,
     )
     request_timeout_s: float = _row(30.0, "seconds", "Longest time to an answer, waiting included; then 504.", gt=0)
-    retry_after_s: int = _row(1, "seconds", "Smallest Retry-After of answers 429 and 503.", ge=1)
 
 
 class ServerSettings(BaseModel):
@@ -183,24 +182,16 @@ class ConnectionSettings(BaseModel):
     max_connections_per_peer: int = _row(
         256, "connections", "Most open connections of one IPv4 address or IPv6 /64; at most 3/4 of all.", ge=1
     )
-    max_pipelined: int = _row(16, "requests", "Most pipelined requests that wait on one connection; beyond: 429.", ge=1)
     keep_alive_s: float = _row(15.0, "seconds", "Longest idle time of a connection.", gt=0)
     max_url_bytes: int = _row(8 * 1024, "bytes", "Longest URL; beyond: 414.", ge=256, le=2**20)
     max_header_bytes: int = _row(
         32 * 1024, "bytes", "Largest total size of the headers of a request; beyond: 431.", ge=1024, le=2**24
     )
-    max_headers: int = _row(100, "headers", "Most headers of a request; beyond: 431.", ge=10, le=10_000)
     header_timeout_s: float = _row(10.0, "seconds", "Longest time to receive headers; then 408.", gt=0)
     body_timeout_s: float = _row(
         60.0, "seconds", "Longest time to receive a body; then 408, or 504 if the deadline passes first.", gt=0
     )
     answer_timeout_s: float = _row(120.0, "seconds", "Longest time to send an answer.", gt=0)
-    min_bytes_per_s: int = _row(
-        10_000,
-        "bytes/s",
-        "Lowest rate at which a client must send a body and read an answer, after header_timeout_s.",
-        ge=0,
-    )
 
 
 class BodySettings(BaseModel):

@@ -235,7 +235,6 @@ class CallHandlers:
     def _full(self, found: int, what: str, limit: int) -> QueueFullError:
         return QueueFullError(
             f"the server is busy: {found} {what} are open, expected at most {limit}",
-            retry_after_s=self._settings.retry_after_s,
             limit=limit,
         )
 

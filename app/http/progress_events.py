@@ -121,7 +121,7 @@ class BackgroundWork:
             if exc.detail.get("limit") != 1:  # for lack of memory
                 raise
             message = "another measurement or comparison is running, expected one at a time"
-            raise QueueFullError(message, retry_after_s=self._plane.settings.retry_after_s) from None
+            raise QueueFullError(message) from None
 
     def _do(self, token: CancelToken) -> None:
         def is_over() -> bool:

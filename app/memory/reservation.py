@@ -312,15 +312,11 @@ class MemoryBudget:
 
     Args:
         total: in bytes.
-        retry_after_s: Retry-After of a request that does not fit now.
         on_large_return: called with the bytes that a request held when it is over.
     """
 
-    def __init__(
-        self, total: int, *, retry_after_s: int = 1, on_large_return: Callable[[int], None] = lambda _: None
-    ) -> None:
+    def __init__(self, total: int, *, on_large_return: Callable[[int], None] = lambda _: None) -> None:
         self.total = total
-        self._retry_after_s = retry_after_s
         self._on_large_return = on_large_return
         self._used = 0
         self._arriving = 0
@@ -379,7 +375,6 @@ class MemoryBudget:
         if not self._try(count, limit, arriving, is_only_asked):
             raise QueueFullError(
                 f"other requests use the memory that this one needs: about {held + count} bytes",
-                retry_after_s=self._retry_after_s,
                 limit=self.total,
             )
 

@@ -27,14 +27,12 @@ class BoundedExecutor:
         name: name of the model, for messages and thread names.
         threads: number of threads.
         queue: maximum number of queued work items.
-        retry_after_s: Retry-After of a rejected client.
     """
 
-    def __init__(self, name: str, *, threads: int, queue: int, retry_after_s: int) -> None:
+    def __init__(self, name: str, *, threads: int, queue: int) -> None:
         self.name = name
         self.threads = threads
         self._limit = threads + queue
-        self._retry_after_s = retry_after_s
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix=f"executor-{name}")
         self._lock = threading.Lock()
         self._pending = 0
@@ -87,7 +85,6 @@ class BoundedExecutor:
             if self._pending >= self._limit:
                 raise QueueFullError(
                     f"'{self.name}' is busy: {self._pending} requests run or wait, at most {self._limit} may",
-                    retry_after_s=self._retry_after_s,
                     limit=self._limit,
                 )
             self._pending += 1
@@ -95,7 +92,7 @@ class BoundedExecutor:
             future = self._executor.submit(contextvars.copy_context().run, self._work, work, token)
         except RuntimeError:  # executor was shut down
             self._leave()
-            raise ModelNotReadyError(self._ended, retry_after_s=self._retry_after_s) from None
+            raise ModelNotReadyError(self._ended) from None
         future.add_done_callback(lambda _: self._leave())
         return future
 

@@ -21,7 +21,7 @@ from weakref import WeakValueDictionary
 
 import orjson
 
-from app.errors import InternalError, ModelNotReadyError, RetryLaterError, ServiceError
+from app.errors import InternalError, ModelNotReadyError, ServiceError
 from app.metrics.collector import MetricsCollector
 from app.process.worker_state import ScoreboardSlot
 from app.serving.commands import Command, Commands
@@ -176,7 +176,7 @@ class WorkerBroadcast:
 
 def _refusal(message: str) -> Message:
     """Return the answer when workers differ; the client may retry."""
-    return {"error": {"code": "not_ready", "message": message, "retry_after_s": 1}}
+    return {"error": {"code": "not_ready", "message": message}}
 
 
 def packed(message: dict[str, Any]) -> bytes:
@@ -283,7 +283,7 @@ class WorkerChannel:
             self._send({"ask": number, "command": asdict(command)})
             answer = await asyncio.wait_for(future, _TIMES * command.limit_s)
         except TimeoutError:
-            raise ModelNotReadyError("the other workers did not answer in time", retry_after_s=1) from None
+            raise ModelNotReadyError("the other workers did not answer in time") from None
         finally:
             del self._asked[number]
         if "error" in answer:
@@ -291,7 +291,7 @@ class WorkerChannel:
 
     def _send(self, message: dict[str, Any]) -> None:
         if self._writer is None or self._writer.is_closing():
-            raise ModelNotReadyError("this worker is starting or stopping", retry_after_s=1)
+            raise ModelNotReadyError("this worker is starting or stopping")
         self._writer.write(packed(message))
 
     async def _listen(
@@ -306,7 +306,7 @@ class WorkerChannel:
                 future.set_result(message)
         for future in self._asked.values():
             if not future.done():
-                future.set_result({"error": as_json(ModelNotReadyError("the server is stopping", retry_after_s=1))})
+                future.set_result({"error": as_json(ModelNotReadyError("the server is stopping"))})
 
     async def _do(
         self, number: int, command: Command, commands: Commands, publish: Callable[[], Awaitable[None]]
@@ -326,17 +326,13 @@ class WorkerChannel:
 
 def as_json(error: ServiceError) -> dict[str, Any]:
     """Return an error as JSON for another process."""
-    retry_after_s = error.retry_after_s if isinstance(error, RetryLaterError) else None
-    return {"code": error.code, "message": error.message, "retry_after_s": retry_after_s}
+    return {"code": error.code, "message": error.message}
 
 
 def as_error(data: dict[str, Any]) -> ServiceError:
     """Return the error that ``as_json`` was given."""
     known = {cls.code: cls for cls in _tree(ServiceError)}
-    cls = known.get(data["code"], InternalError)
-    if issubclass(cls, RetryLaterError):
-        return cls(data["message"], retry_after_s=data["retry_after_s"])
-    return cls(data["message"])
+    return known.get(data["code"], InternalError)(data["message"])
 
 
 def _tree(root: type[ServiceError]) -> Iterator[type[ServiceError]]:

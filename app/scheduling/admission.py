@@ -101,7 +101,6 @@ class Admission:
     Args:
         name: the model, for messages.
         queue: number of requests that may wait.
-        retry_after_s: smallest Retry-After in whole seconds; 1 means as little as expected.
         max_wait_s: longest wait; None for DEFAULT_MAX_WAIT_S, and no limit while at most FEW_REQUESTS wait.
         clock: the clock of deadlines, such as time.monotonic.
     """
@@ -111,13 +110,11 @@ class Admission:
         name: str,
         *,
         queue: int,
-        retry_after_s: int,
         max_wait_s: float | None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._name = name
         self._queue = queue
-        self._retry_after_s = retry_after_s
         self._max_wait_s = max_wait_s
         self._clock = clock
 
@@ -152,11 +149,10 @@ class Admission:
 
     def _refused(self, why: str, free_in_s: float, **detail: float) -> QueueFullError:
         free_in_s = min(free_in_s, _MAX_RETRY_AFTER_S)
-        retry_after_s = max(self._retry_after_s, math.ceil(free_in_s))
-        least_s = self._retry_after_s if self._retry_after_s > 1 else 0.0
+        retry_after_s = max(1, math.ceil(free_in_s))
         exact_ms: float | None = None
         if free_in_s > 0:  # else nothing was measured yet
-            exact_ms = 1e3 * max(least_s, free_in_s) * random.uniform(1, 1 + _JITTER)
+            exact_ms = 1e3 * free_in_s * random.uniform(1, 1 + _JITTER)
         return QueueFullError(
             f"'{self._name}' is busy: {why}", retry_after_s=retry_after_s, retry_after_ms=exact_ms, **detail
         )

@@ -44,7 +44,6 @@ def make_scheduler(name: str, settings: Settings, threads: int) -> Scheduler:
         runs=runs,
         queue=settings.max_queue,
         slow=int(has_slow),
-        retry_after_s=settings.retry_after_s,
         max_wait_s=settings.max_wait_s,
     )
 
@@ -58,7 +57,6 @@ class Scheduler:
         runs: runs at a time.
         queue: requests that may wait, in addition to those that run.
         slow: additional runs for shapes that are not compiled, so that these do not delay others.
-        retry_after_s: smallest Retry-After.
         max_wait_s: a request that would wait longer is refused; None for the default limit (see admission.py).
     """
 
@@ -70,13 +68,11 @@ class Scheduler:
         runs: int,
         queue: int,
         slow: int = 0,
-        retry_after_s: int = 1,
         max_wait_s: float | None = None,
     ) -> None:
         self.name = name
         self.runs = runs
-        self._retry_after_s = retry_after_s
-        self._admission = Admission(name, queue=queue, retry_after_s=retry_after_s, max_wait_s=max_wait_s)
+        self._admission = Admission(name, queue=queue, max_wait_s=max_wait_s)
         self._preparers = threads
         self._lock = threading.Lock()
         self._threads = Threads(f"scheduler-{name}", threads + runs + slow, self._lock, self._take)
@@ -145,7 +141,7 @@ class Scheduler:
     def refusal(self, deadline: float, priority: int = DEFAULT_PRIORITY) -> ServiceError | None:
         """Return the error that a request arriving now would get, or None."""
         if self._ended is not None:
-            return ModelNotReadyError(self._ended, retry_after_s=self._retry_after_s)
+            return ModelNotReadyError(self._ended)
         return self._admission.refusal(self.queued, self._run_queue.idle, self._wait_s(), deadline, priority)
 
     @property
@@ -200,7 +196,7 @@ class Scheduler:
             self._ended = "the server is stopping"
             self._run_queue.is_closed = True
             for job in self._run_queue.drain():
-                job.resolve(error=ModelNotReadyError(self._ended, retry_after_s=self._retry_after_s))
+                job.resolve(error=ModelNotReadyError(self._ended))
             self._threads.close()
 
     def _claim(self) -> bool:
@@ -237,7 +233,7 @@ class Scheduler:
             except RuntimeError:  # the system has no more threads
                 self._run_queue.drop(job)
                 message = f"'{self.name}': the system cannot start another thread"
-                raise ModelNotReadyError(message, retry_after_s=self._retry_after_s) from None
+                raise ModelNotReadyError(message) from None
         return job
 
     def _expire(self, job: Job) -> None:

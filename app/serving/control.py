@@ -111,14 +111,11 @@ class Control:
 
     def _check(self, name: str) -> None:
         if self._settings.model_control == "none":
-            raise self._not_now("explicit model load / unload is not allowed: model_control is none")
+            raise ModelNotReadyError("explicit model load / unload is not allowed: model_control is none")
         if self.is_closed:
-            raise self._not_now("the server is stopping")
+            raise ModelNotReadyError("the server is stopping")
         if not is_model_name(name):
             raise ModelNotFoundError(f"model '{safe_text(name, 100)}' is not in the store")
-
-    def _not_now(self, message: str) -> ModelNotReadyError:
-        return ModelNotReadyError(message, retry_after_s=self._settings.retry_after_s)
 
     async def _exclusively(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Work on a model when no other call does, and complete the work even if the client leaves."""

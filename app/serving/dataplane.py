@@ -30,7 +30,7 @@ from app.models.registry.watch import Watcher
 from app.models.request import InferRequest, InferResult
 from app.models.statistics import account
 from app.remote.opening import open_store
-from app.scheduling.job import CancelToken
+from app.scheduling.job import DEFAULT_PRIORITY, CancelToken
 from app.serving.commands import Commands
 from app.serving.control import Control
 from app.serving.drawings import Drawings
@@ -44,9 +44,6 @@ T = TypeVar("T")
 CANCELLED: Final = "cancelled"
 # How long loads may take to react when the server stops.
 STOP_LOADING_S: Final = 3.0
-# How often idle models are looked for, and the idle time after which the code for their batches is dropped.
-_REST_LOOK_S: Final = 60.0
-_IDLE_S: Final = 600.0
 # Most names of models in the reason why the server is not ready.
 MAX_NAMES: Final = 10
 
@@ -67,7 +64,6 @@ class DataPlane:
         self.budget: ThreadBudget = thread_budget(settings.threads, settings.workers)
         self.memory = MemoryBudget(
             budget_bytes(settings.max_bytes_in_flight, settings.workers),
-            retry_after_s=settings.retry_after_s,
             on_large_return=Trimmer(),
         )
         self.store = Store(settings, self.budget.threads)
@@ -81,17 +77,13 @@ class DataPlane:
         self.is_draining = False
         self.loaded = asyncio.Event()
         self._loader: threading.Thread | None = None
-        self._resting: asyncio.Task[None] | None = None
         # For work that belongs to no model, such as parsing a large body that contains the model's name.
-        self._executor = BoundedExecutor(
-            "server", threads=self.budget.threads, queue=settings.max_queue, retry_after_s=settings.retry_after_s
-        )
+        self._executor = BoundedExecutor("server", threads=self.budget.threads, queue=settings.max_queue)
         # One at a time, so that measurements share the machine with requests only.
-        self.trials = BoundedExecutor("trials", threads=1, queue=0, retry_after_s=settings.retry_after_s)
+        self.trials = BoundedExecutor("trials", threads=1, queue=0)
         self.drawings = Drawings(
             self.memory,
             queue=settings.max_queue,
-            retry_after_s=settings.retry_after_s,
             limit_s=settings.request_timeout_s,
         )
 
@@ -100,19 +92,10 @@ class DataPlane:
         # A daemon: a load that hangs must not keep the process from ending.
         self._loader = threading.Thread(target=self._load, args=(asyncio.get_running_loop(),), daemon=True)
         self._loader.start()
-        self._resting = asyncio.create_task(self._rest())
-
-    async def _rest(self) -> None:
-        """Drop, at intervals, the code for batches of models that had no request for long."""
-        while True:
-            await asyncio.sleep(_REST_LOOK_S)
-            await asyncio.to_thread(self.store.drop_idle_batches, _IDLE_S)
 
     async def close(self) -> None:
         """Stop loading, drop what waits, let running requests end."""
         self.is_draining = self.control.is_closed = True
-        if self._resting is not None:
-            self._resting.cancel()
         if self.remote is not None:
             self.remote.close()
         self.watcher.close()
@@ -240,14 +223,14 @@ class DataPlane:
             found: tuple[T, InferResult] = await version.scheduler.run(call, deadline, request.priority)
         return _counted(version, *found)
 
-    def admit(self, version: Version, deadline: float) -> None:
-        """Refuse a request before its body is read if the model's queue would refuse it.
+    def admit(self, version: Version, deadline: float, priority: int = DEFAULT_PRIORITY) -> None:
+        """Refuse a request before its body is parsed if the model's queue would refuse it.
 
         Raises:
             ServiceError: the refusal.
         """
         try:
-            version.scheduler.check(deadline)
+            version.scheduler.check(deadline, priority)
         except ServiceError as error:
             version.statistics.failed(error.code, 0.0)
             raise

@@ -21,14 +21,13 @@ class Drawings:
     Args:
         memory: the budget that they are charged to.
         queue: number of drawings that may wait.
-        retry_after_s: Retry-After of refused clients.
         limit_s: time limit of a drawing, waiting included.
     """
 
-    def __init__(self, memory: MemoryBudget, *, queue: int, retry_after_s: int, limit_s: float) -> None:
+    def __init__(self, memory: MemoryBudget, *, queue: int, limit_s: float) -> None:
         self._memory = memory
         self._limit_s = limit_s
-        self._executor = BoundedExecutor("graph", threads=1, queue=queue, retry_after_s=retry_after_s)
+        self._executor = BoundedExecutor("graph", threads=1, queue=queue)
         self._tasks: dict[Hashable, asyncio.Task[bytes]] = {}
 
     async def get(self, key: Hashable, cost: int, draw: Callable[[], bytes], deadline: float) -> bytes:

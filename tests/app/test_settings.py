@@ -74,6 +74,15 @@ def test_a_file_is_read_where_neither_flag_nor_variable_says_something(tmp_path:
     assert settings.max_queue == Settings().max_queue
 
 
+def test_removed_settings_are_ignored_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    environ = {**write_config(tmp_path, "max_headers = 7"), "PNNX_SERVE_RETRY_AFTER_S": "7"}
+    assert Settings.from_env(environ) == Settings()
+    assert caplog.messages == [
+        f"the setting {name} does nothing any more, and the next version refuses it"
+        for name in ("retry_after_s", "max_headers")
+    ]
+
+
 def test_every_setting_but_secrets_may_stand_in_a_file(tmp_path: Path) -> None:
     others = {name: field.default for name, field in Settings.model_fields.items() if field.default is not None}
     lines = [f"{name} = {json.dumps(value, default=str)}" for name, value in others.items()]
@@ -367,11 +376,6 @@ def test_setting_request_timeout_s_covers_a_body_that_does_not_arrive(tmp_path: 
         response = client.post("/infer", content=trickle())
     assert (response.status_code, response.headers["connection"]) == (504, "close")
     assert response.json()["error"]["message"] == "the body did not arrive within the request's time"
-
-
-def test_setting_retry_after_s_is_what_refused_clients_are_told(tmp_path: Path) -> None:
-    with serving(tmp_path, retry_after_s=7) as client:
-        assert client.get("/health/ready").headers["retry-after"] == "7"
 
 
 def test_setting_max_body_bytes_is_announced_and_counted(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Final, Literal, get_args, get_origin
 
 from app.messages import size_text
 from app.models.folder.plugins import load_plugins
-from app.setting_sources import CONFIG
+from app.setting_sources import CONFIG, REMOVED
 from app.settings import Settings, variable
 from app.thread_limits import limit_threads, thread_budget
 
@@ -43,6 +43,8 @@ def add_setting(parser: argparse._ActionsContainer, name: str) -> None:
 def add_config(parser: argparse.ArgumentParser) -> None:
     """Add the flag that names a settings file."""
     parser.add_argument(f"--{CONFIG}", metavar="FILE", help="TOML file of settings; flags and the environment win.")
+    for name in REMOVED:
+        parser.add_argument(f"--{name.replace('_', '-')}", nargs="?", const="", help=argparse.SUPPRESS)
 
 
 def read_settings(args: argparse.Namespace, *, concurrent: bool = False) -> Settings:
@@ -58,7 +60,7 @@ def read_settings(args: argparse.Namespace, *, concurrent: bool = False) -> Sett
     Raises:
         SettingsError: a variable or key names no setting, a value is out of range, or a plugin cannot be loaded.
     """
-    given = {name: getattr(args, name, None) for name in (*Settings.model_fields, CONFIG)}
+    given = {name: getattr(args, name, None) for name in (*Settings.model_fields, *REMOVED, CONFIG)}
     flags = {variable(name): _text(value) for name, value in given.items() if value is not None}
     settings = Settings.from_env({**os.environ, **flags})
     threads = thread_budget(settings.threads, settings.workers).threads

@@ -14,7 +14,6 @@ from starlette.types import Receive, Scope, Send
 
 from app.console.pulse import pulse
 from app.errors import QueueFullError
-from app.http.body import dataplane
 from app.http.progress_events import STREAMED, EventStream, format_event
 from app.http.schemas import REFUSED
 from app.serving.dataplane import DataPlane
@@ -79,7 +78,5 @@ async def events(request: Request) -> Response:
     """Server-sent events named `models`: the content of `/models/{name}` of all models, and histograms of times."""
     pulses: Pulses = request.app.state.pulses
     if pulses.listeners >= MAX_LISTENERS:
-        retry_after_s = dataplane(request).settings.retry_after_s
-        message = f"too many listeners to events, expected at most {MAX_LISTENERS}"
-        raise QueueFullError(message, retry_after_s=retry_after_s)
+        raise QueueFullError(f"too many listeners to events, expected at most {MAX_LISTENERS}")
     return _Listening(pulses)

@@ -114,13 +114,13 @@ async def attribute(
 
 async def _graph(plane: DataPlane, name: str | None, look: _Look) -> Response:
     version, deadline = plane.store.version(name, read_version(look.version)), plane.deadline()
-    model, retry_after_s = version.model, plane.settings.retry_after_s
+    model = version.model
     assert model is not None  # Store.version returns ready versions only
     if look.format == "param":
         if look.profile:
             raise InvalidRequestError("profile: found format 'param', which has no times, expected another format")
-        cost, media_type = _size(version, retry_after_s), _PARAM_TYPE
-        draw: Callable[[], bytes] = partial(_text, version, retry_after_s)
+        cost, media_type = _size(version), _PARAM_TYPE
+        draw: Callable[[], bytes] = partial(_text, version)
     else:
         times = await plane.profile(version, deadline) if look.profile else []
         cost = _OPERATOR_BYTES * len(model.session.graph.operators)
@@ -145,7 +145,7 @@ def _charged(plane: DataPlane, text: bytes, media_type: str) -> Response:
         return ChargedResponse([text], reservation, media_type)
 
 
-def _size(version: Version, retry_after_s: int) -> int:
+def _size(version: Version) -> int:
     if engine.is_onnx(version.files.param):
         assert version.model is not None  # Store.version returns ready versions only
         return min(_MAX_TEXT_BYTES, _OPERATOR_BYTES * len(version.model.session.graph.operators))
@@ -153,10 +153,10 @@ def _size(version: Version, retry_after_s: int) -> int:
         return min(_MAX_TEXT_BYTES, version.files.param.stat().st_size)
     except OSError:
         message = f"model '{version.name}': its file no longer exists"
-        raise ModelNotReadyError(message, retry_after_s=retry_after_s) from None
+        raise ModelNotReadyError(message) from None
 
 
-def _text(version: Version, retry_after_s: int) -> bytes:
+def _text(version: Version) -> bytes:
     """Return the param file in the store; for an ONNX model the equivalent one."""
     if engine.is_onnx(version.files.param):
         assert version.model is not None  # Store.version returns ready versions only
@@ -165,7 +165,7 @@ def _text(version: Version, retry_after_s: int) -> bytes:
         version.files.check_links()
         return engine.read_file(version.files.param, _MAX_TEXT_BYTES)
     except (ConfigError, engine.EngineError) as exc:
-        raise ModelNotReadyError(f"model '{version.name}': {exc}", retry_after_s=retry_after_s) from None
+        raise ModelNotReadyError(f"model '{version.name}': {exc}") from None
 
 
 def _description(version: Version, times: list[dict[str, Any]]) -> dict[str, Any]:

@@ -172,7 +172,7 @@ async def ready(request: Request) -> Response:
     reason = plane.unready_reason()
     if reason is None:
         return json_response({"ready": True, "live": True})
-    error = ModelNotReadyError(f"not ready: {reason}", retry_after_s=plane.settings.retry_after_s)
+    error = ModelNotReadyError(f"not ready: {reason}")
     return json_response({"ready": False, "reason": reason, "error": error.message}, error.status, error.headers)
 
 

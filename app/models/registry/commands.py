@@ -192,7 +192,7 @@ class ModelCommands:
         while any(version.state is State.LOADING for version in made):
             ended.acquire(timeout=_LOOK_S)
             if self._store.is_closed:
-                raise ModelNotReadyError("the server is stopping", retry_after_s=self._settings.retry_after_s)
+                raise ModelNotReadyError("the server is stopping")
 
     def _serve_loaded(self, files: ModelFiles, made: tuple[Version, ...], serving: dict[int, Version]) -> str | None:
         """Serve loaded versions, unless one failed while others serve."""

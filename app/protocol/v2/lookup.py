@@ -22,7 +22,7 @@ def find(store: Store, name: str | None, number: int | str | None) -> tuple[Entr
     entry = store.entry(name)
     version = store.version(entry.name, number)
     if version.model is None:  # Store.version returns ready versions only
-        raise ModelNotReadyError(f"model '{entry.name}' is not loaded", retry_after_s=1)
+        raise ModelNotReadyError(f"model '{entry.name}' is not loaded")
     return entry, version, version.model
 
 

@@ -157,9 +157,7 @@ class Front:
             raise
         except Exception as exc:  # Ray errors: the replica died, none exists, or too many requests wait
             log.warning("model '%s': its replica gave no answer (%s)", name, type(exc).__name__)
-            raise ModelNotReadyError(
-                f"model '{name}': its replica gave no answer", retry_after_s=self._settings.retry_after_s
-            ) from None
+            raise ModelNotReadyError(f"model '{name}': its replica gave no answer") from None
 
     async def _answer_of_all(self, scope: Scope, receive: Receive, send: Send) -> None:
         wire = await Wire.of(scope, receive, self._settings.max_body_bytes)

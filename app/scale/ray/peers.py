@@ -73,7 +73,6 @@ class Peers:
             log.error("another replica could not do '%s' of %s: %s", command.verb, command.subject, exc)
             raise ModelNotReadyError(
                 f"another replica could not {command.verb}; the call may be repeated",
-                retry_after_s=self._plane.settings.retry_after_s,
             ) from None
 
     async def obey(self, asked: str, command: Command) -> None:

@@ -36,7 +36,7 @@ class Held:
 
 
 def run(test: Callable[[BoundedExecutor], Coroutine[Any, Any, None]], *, threads: int = 1, queue: int = 1) -> None:
-    executor = BoundedExecutor("model", threads=threads, queue=queue, retry_after_s=3)
+    executor = BoundedExecutor("model", threads=threads, queue=queue)
     try:
         asyncio.run(test(executor))
     finally:
@@ -73,7 +73,7 @@ def test_one_more_than_threads_and_queue_is_refused_at_once_and_others_go_on() -
         assert (executor.running, executor.queued) == (1, 1)
         with pytest.raises(QueueFullError, match="'model' is busy: 2 requests run or wait, at most 2 may") as caught:
             await executor.run(lambda _: None, soon())
-        assert caught.value.headers == {"Retry-After": "3"}
+        assert caught.value.headers == {"Retry-After": "1"}
         for work in held:
             work.release.set()
         assert await asyncio.gather(*tasks) == ["done", "done"]

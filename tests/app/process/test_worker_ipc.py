@@ -230,9 +230,7 @@ def test_an_invalid_first_message_is_an_error_and_no_worker_waits_for_ever(sent:
             receive_first(theirs)
 
 
-@pytest.mark.parametrize(
-    "error", [ModelLoadError("a"), InvalidRequestError("b"), ModelNotReadyError("c", retry_after_s=7)]
-)
+@pytest.mark.parametrize("error", [ModelLoadError("a"), InvalidRequestError("b"), ModelNotReadyError("c")])
 def test_errors_survive_the_way_to_another_process(error: ServiceError) -> None:
     again = as_error(as_json(error))
     assert (type(again), again.message, again.headers) == (type(error), error.message, error.headers)

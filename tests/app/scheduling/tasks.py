@@ -88,7 +88,7 @@ def group(items: int = 1, sizes: tuple[int, ...] = (1, 2, 4), name: str = "g", d
 
 
 def run(test: Callable[[Scheduler, Order], Coroutine[Any, Any, None]], **options: Any) -> None:
-    scheduler = Scheduler("model", **({"threads": 1, "runs": 1, "queue": 100, "retry_after_s": 3} | options))
+    scheduler = Scheduler("model", **({"threads": 1, "runs": 1, "queue": 100} | options))
 
     async def whole() -> None:
         await test(scheduler, Order())

@@ -91,7 +91,7 @@ def test_one_more_than_may_wait_is_refused_at_once_and_others_go_on() -> None:
             QueueFullError, match="'model' is busy: 1 requests are waiting, expected at most 1"
         ) as caught:
             await scheduler.run(Task("c", order), soon())
-        assert caught.value.headers == {"Retry-After": "3"}
+        assert caught.value.headers == {"Retry-After": "1"}
         held.release.set()
         assert await asyncio.gather(first, *second) == ["held by -", "b by -"]
         assert await scheduler.run(Task("free again", order), soon()) == "free again by -"

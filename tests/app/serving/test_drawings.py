@@ -45,7 +45,7 @@ def soon() -> float:
 
 
 def make(memory: MemoryBudget, queue: int = 9) -> Drawings:
-    return Drawings(memory, queue=queue, retry_after_s=1, limit_s=60)
+    return Drawings(memory, queue=queue, limit_s=60)
 
 
 def test_who_asks_for_the_same_gets_the_same_bytes_and_it_is_drawn_once(gate: Gate) -> None:
