@@ -23,6 +23,7 @@ from engine.compiler.lowering.rules.movement import copies, views
 from engine.compiler.lowering.rules.registry import KERNEL_RULES
 from engine.compiler.lowering.terms.term import EXPRESSION_RULES
 from engine.layers.creation.container import Constant
+from engine.layers.definition.composite import Composite
 from engine.layers.definition.hints import describe as describe_hint
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.signature import REQUIRED, Signature
@@ -42,7 +43,8 @@ against PyTorch's recorded answers.
 
 Compiled, for float32 ([compiler.md](compiler.md)): *kernel*: machine code of its own. *map*: element-wise, part of the
 kernel that makes its operand where it can be, else a kernel with others of its kind. *view*: costs nothing where
-strides can say it, else a copy. *constant*: known before the run. –: its numpy layer runs between kernels, for the
+strides can say it, else a copy. *constant*: known before the run. *decomposed*: written in other operators, which are
+compiled. –: its numpy layer runs between kernels, for the
 reason below the table. A rule may
 decline some parameters; `GET /graph` says so of the model at hand, and why. Whatever only depends on constants, or has
 nothing to do with tensors, is computed before the run.
@@ -121,6 +123,8 @@ def _compiled(layer: type[Layer]) -> str:
         return "constant"
     if layer in KERNEL_RULES and layer not in EXPRESSION_RULES:
         return "view" if KERNEL_RULES[layer] in (views.lower_view, copies.lower_part) else "kernel"
+    if issubclass(layer, Composite):
+        return "decomposed"
     return "map" if layer in EXPRESSION_RULES else "–"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -27,6 +27,7 @@ from engine.graph.port import static_specs
 from engine.graph.running.reference import as_outputs
 from engine.memory.resources import available_cores
 from engine.options import Options
+from engine.passes.decomposition import origin
 from engine.profiling import MeasuredRun
 from engine.tensor import Array, TensorSpec
 
@@ -258,10 +259,11 @@ class CompiledGraph:
         if program is None:
             return None
         executable = program.executable
-        steps = [*executable.steps]
+        steps = [(step, [*map(origin, step.operators)]) for step in executable.steps]
+        reasons = {origin(name): reason for name, reason in executable.reasons.items()}
         for row in operators:
             if "kernel" in row:
-                row |= _kernel(row["name"], executable, steps)
+                row |= _kernel(row["name"], executable, steps, reasons)
         self.builder.subgraphs.annotate_stages(operators)
         return {
             **({} if shapes is None else {"shapes": shapes}),
@@ -286,17 +288,19 @@ def describe(program: Program) -> dict[str, Any]:
     }
 
 
-def _kernel(name: str, plan: Executable, kernels: Sequence[NativeStep]) -> dict[str, Any]:
+def _kernel(
+    name: str, plan: Executable, kernels: Sequence[tuple[NativeStep, list[str]]], reasons: Mapping[str, str]
+) -> dict[str, Any]:
     """Return the kernel that computes an operator, or why there is none."""
-    if name in plan.reasons:
-        return {"kernel": "reference", "why": plan.reasons[name]}
-    steps = [step for step in kernels if name in step.operators]
-    led = [step for step in steps if name == step.operators[0]]
+    if name in reasons:
+        return {"kernel": "reference", "why": reasons[name]}
+    steps = [(step, names) for step, names in kernels if name in names]
+    led = [step for step, names in steps if name == names[0]]
     if led:
         # It may have copies before and after it.
         return {"kernel": max(reversed(led), key=lambda step: step.flops).kind}
     if steps:
-        return {"kernel": "fused", "fused_into": steps[-1].operators[0]}
+        return {"kernel": "fused", "fused_into": steps[-1][1][0]}
     return {"kernel": "view"} if name in plan.operators else {"kernel": "removed"}
 
 

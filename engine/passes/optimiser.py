@@ -15,6 +15,7 @@ from engine.graph import RuntimeGraph
 from engine.passes.common_subexpressions import common_subexpressions
 from engine.passes.computed_items import computed_items
 from engine.passes.constant_folding import constant_folding
+from engine.passes.decomposition import decomposition
 from engine.passes.expression_fusion import expression_fusion
 from engine.passes.fold_batch_norm import fold_batch_norm
 from engine.passes.fold_scale import fold_scale
@@ -95,6 +96,7 @@ PASSES: Final[Mapping[str, Pass]] = MappingProxyType(
         for each in (
             dead_operators,
             identity_removal,
+            decomposition,
             quantised_products,
             integer_products,
             constant_folding,

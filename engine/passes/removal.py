@@ -6,11 +6,11 @@ from dataclasses import replace as with_fields
 from typing import Final
 
 from engine.cancellation import cancellable_quick
-from engine.graph import RuntimeGraph, RuntimeOperand, RuntimeOperator
-from engine.layers.creation.container import ListConstruct, TupleConstruct, Unpack
+from engine.graph import RuntimeGraph, RuntimeOperator
+from engine.layers.creation.container import Unpack
 from engine.layers.shape.join import Cat, Stack
 from engine.layers.shape.split import Chunk, Split, TensorSplit, Unbind
-from engine.passes.support.facts import Facts, is_static, only_consumer
+from engine.passes.support.facts import Facts, is_static, only_consumer, packed
 from engine.passes.support.identities import unchanged
 from engine.passes.support.rewriting import Rewriter
 from engine.pnnx import Graph, Operator
@@ -45,16 +45,8 @@ def unpacked(op: RuntimeOperator, rewriter: Rewriter) -> bool:
     return isinstance(layer, _JOINS) and _joined(op, rewriter)
 
 
-def _packed(operand: RuntimeOperand) -> tuple[RuntimeOperand, ...] | None:
-    """Return the items of a tuple or list; None if unknown."""
-    maker = operand.producer
-    if maker is None or not isinstance(maker.definition, (TupleConstruct, ListConstruct)):
-        return None
-    return maker.inputs
-
-
 def _items(op: RuntimeOperator, rewriter: Rewriter) -> bool:
-    items = _packed(op.inputs[0])
+    items = packed(op.inputs[0])
     if items is None or len(items) != len(op.outputs):
         return False
     replaced = [rewriter.stand_in(out, item) for out, item in zip(op.outputs, items, strict=True)]
@@ -77,7 +69,7 @@ def _pieces(op: RuntimeOperator, rewriter: Rewriter) -> bool:
 
 
 def _joined(op: RuntimeOperator, rewriter: Rewriter) -> bool:
-    items = _packed(op.inputs[0]) if op.inputs else None
+    items = packed(op.inputs[0]) if op.inputs else None
     if not items or op.layer is None or [source.index for source in op.layer.positional] != [0]:
         return False
     inputs = (*(item.name for item in items), *op.source.inputs[1:])

@@ -16,20 +16,17 @@ from engine.compiler.lowering.rules.products import (
     complex_products,
     contraction,
     einsum,
-    encoder,
     fourier,
     group_query,
     integer_products,
     linear,
     matmul,
-    multihead,
     spectrogram,
 )
 from engine.compiler.lowering.rules.recurrent import networks
 from engine.compiler.lowering.rules.rows import (
     distances,
     extremes,
-    losses,
     normalisation,
     norms,
     ordering,
@@ -43,7 +40,7 @@ __all__ = ["Lowering", "lower"]
 _RULES = (
     (conv, conv_transpose, deformable, complex_numbers, map, quantise, typed_functions, typed_maps),
     (embedding, gather, onnx_indexing, resize, sampling, scatter, constant_gather, constants, copies, padding, views),
-    (onnx_pools, pool, attention, complex_products, contraction, einsum, encoder, fourier, group_query),
-    (integer_products, linear, matmul, multihead, spectrogram, networks, distances, extremes, losses),
+    (onnx_pools, pool, attention, complex_products, contraction, einsum, fourier, group_query),
+    (integer_products, linear, matmul, spectrogram, networks, distances, extremes),
     (normalisation, norms, ordering, reductions, activations, functions, trees, vectors),
 )

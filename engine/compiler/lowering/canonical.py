@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from engine.compiler.lowering.terms.term import with_known_parameters
 from engine.errors import EngineError
-from engine.layers.definition.bound import BoundLayer, Source
+from engine.layers.definition.bound import BoundLayer
 from engine.layers.definition.layer import Layer
-from engine.layers.definition.overload import Overloaded
+from engine.layers.definition.overload import Overloaded, unfolded
 from engine.layers.onnx.operands.adapter import Adapter
 from engine.tensor import UNKNOWN
 
@@ -26,7 +26,7 @@ def canonical_layer(bound: BoundLayer, inputs: Sequence[object]) -> BoundLayer:
     for _ in range(MAX_STEPS):
         layer = bound.layer
         if isinstance(layer, Overloaded):
-            bound = _unfolded(bound, layer)
+            bound = unfolded(bound)
         elif isinstance(layer, Adapter):
             found = _canonical(bound, inputs)
             if found is None:
@@ -35,27 +35,6 @@ def canonical_layer(bound: BoundLayer, inputs: Sequence[object]) -> BoundLayer:
         else:
             break
     return bound
-
-
-def _unfolded(bound: BoundLayer, layer: Overloaded) -> BoundLayer:
-    """Return the layer of a schema; its operand numbers are translated to those of the operator."""
-    inner, given = layer.chosen(bound.positional)
-    sources = [given[each.index] if each.index is not None else each for each in inner.positional]
-    return replace(
-        inner,
-        positional=tuple(_as(each, mine) for each, mine in zip(sources, inner.positional, strict=True)),
-        keywords={name: given[each.index] if each.index is not None else each for name, each in inner.keywords.items()},
-        dynamic={name: _place(given[index]) for name, index in inner.dynamic.items()},
-    )
-
-
-def _as(source: Source, mine: Source) -> Source:
-    return replace(source, is_tensor=mine.is_tensor)
-
-
-def _place(source: Source) -> int:
-    assert source.index is not None  # a raw type has only operands
-    return source.index
 
 
 def _canonical(bound: BoundLayer, inputs: Sequence[object]) -> Layer | None:

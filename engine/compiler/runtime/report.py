@@ -10,6 +10,7 @@ import numpy as np
 
 from engine.compiler.executable import Executable, Segment
 from engine.graph import RuntimeGraph, RuntimeOperator
+from engine.passes.decomposition import origin
 from engine.profiling import MeasuredRun, Span, rates
 from engine.tensor import Array
 
@@ -94,8 +95,9 @@ def _rows(graph: RuntimeGraph, kernels: Sequence[Measured]) -> list[dict[str, An
     led: dict[str, list[Measured]] = {}
     joined: dict[str, str] = {}
     for each in kernels:
-        led.setdefault(each.operators[0], []).append(each)
-        joined.update(dict.fromkeys(each.operators[1:], each.operators[0]))
+        leader, *others = map(origin, each.operators)
+        led.setdefault(leader, []).append(each)
+        joined.update(dict.fromkeys(others, leader))
     return [_row(op, led.get(op.name, []), joined.get(op.name)) for op in graph.operators if op.layer is not None]
 
 

@@ -93,6 +93,21 @@ class ScaledDotProductAttention(Layer):
         return (*other[:-3], heads)
 
 
+@register("engine.Attention")
+class MaskedAttention(ScaledDotProductAttention):
+    """Attention with any number of masks: True leaves a key out, a number is added to the score."""
+
+    def infer(  # type: ignore[override]
+        self, query: TensorSpec, key: TensorSpec, value: TensorSpec, *masks: TensorSpec
+    ) -> TensorSpec:
+        specs = [super(MaskedAttention, self).infer(query, key, value, mask) for mask in (None, *masks)]
+        return specs[-1]
+
+    def forward(self, query: Array, key: Array, value: Array, *masks: Array) -> Array:  # type: ignore[override]
+        added = [np.where(mask, -np.inf, 0.0) if mask.dtype == np.bool_ else mask for mask in masks]
+        return super().forward(query, key, value, np.asarray(sum(added)) if added else None)
+
+
 def _masked_shape(scores: Shape, mask: Shape) -> Shape:
     """Return the shape of scores with a mask added: it may determine open sizes, but change none."""
     shape = broadcast_shapes(mask, scores)

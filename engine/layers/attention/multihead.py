@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
-from engine.layers.attention.heads import Heads
+from engine.layers.attention.attention import MaskedAttention
 from engine.layers.attention.multihead_operands import (
     Arrangement,
     Masks,
@@ -17,12 +19,25 @@ from engine.layers.attention.multihead_operands import (
     find_masks,
     find_sequences,
 )
-from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
+from engine.layers.convolution.pad import Pad
+from engine.layers.creation.container import formula
+from engine.layers.definition.composite import CallLayer, Composite
+from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations
 from engine.layers.definition.registry import register
+from engine.layers.indexing.masking import Where
+from engine.layers.indexing.slicing import Slice
+from engine.layers.linear.linear import Linear
+from engine.layers.linear.matmul import Matmul
+from engine.layers.normalisation.softmax import Softmax
 from engine.layers.operands.axes import may_equal
-from engine.layers.operands.precision import working_dtype
-from engine.promotion import Category, cast, dtype_category, promote_types
-from engine.tensor import Array, DType, Shape, TensorSpec, format_shape, product
+from engine.layers.reduction.reduction import Mean
+from engine.layers.shape.expand import ExpandAs
+from engine.layers.shape.join import Cat
+from engine.layers.shape.permute import Permute, Transpose
+from engine.layers.shape.shape import Flatten, Reshape, Unflatten, Unsqueeze
+from engine.layers.shape.split import Chunk, Split
+from engine.promotion import Category, dtype_category, promote_types
+from engine.tensor import Array, Shape, TensorSpec, format_shape, product
 
 ATTENDED: Final = "attended"
 WEIGHTS: Final = "weights"
@@ -30,7 +45,7 @@ WEIGHTS: Final = "weights"
 
 @register("nn.MultiheadAttention",
           flags={"bias": ("in_proj_bias", "out_proj_bias"), "add_bias_kv": ("bias_k", "bias_v")})  # fmt: skip
-class MultiheadAttention(Layer):
+class MultiheadAttention(Composite):
     """Project, split into heads, softmax(query @ key.T / sqrt(width of a head) + masks) @ value, join, project.
 
     Shapes:
@@ -82,8 +97,9 @@ class MultiheadAttention(Layer):
         specs = tuple(TensorSpec(shape, dtype) for shape in shapes)
         return specs[0] if len(specs) == 1 else specs
 
-    def forward(
+    def compose(
         self,
+        call: CallLayer,
         *operands: Array,
         out_proj_weight: Array,
         out_proj_bias: Array | None = None,
@@ -95,28 +111,95 @@ class MultiheadAttention(Layer):
         bias_k: Array | None = None,
         bias_v: Array | None = None,
     ) -> Any:
-        specs = [TensorSpec(operand.shape, operand.dtype) for operand in operands]
-        arrangement, sequences, masks = self.roles(specs)
-        dtype = promote_types(specs[sequences[0]].dtype, out_proj_weight.dtype)
-        working = working_dtype(dtype)
+        arrangement, sequences, masks = self.roles([TensorSpec(each.shape, each.dtype) for each in operands])
         separate = [each for each in (q_proj_weight, k_proj_weight, v_proj_weight) if each is not None]
-        heads = Heads(
-            arrangement=arrangement,
-            inputs=projections(separate if in_proj_weight is None else [in_proj_weight], in_proj_bias, working),
-            output=(cast(out_proj_weight, working), None if out_proj_bias is None else cast(out_proj_bias, working)),
-            added=self.added(bias_k, bias_v, working),
-        )
+        projected = self._projected(call, operands, sequences, in_proj_weight, separate, in_proj_bias)
+        heads = [self._split(call, each, arrangement) for each in projected]
+        added = [] if bias_k is None or bias_v is None else [(bias_k, bias_v)]
+        if self.add_zero_attn:
+            added.append((np.zeros(self.embed_dim, heads[1].dtype),) * 2)
+        for rows in added:
+            heads[1:] = (self._with_position(call, *pair) for pair in zip(heads[1:], rows, strict=True))
+        fitted = self._masks_of_heads(call, operands, masks, len(added))
         kinds = self.kinds(arrangement)
-        with np.errstate(all="ignore"):
-            attended, weights = heads.attend(
-                [cast(operands[index], working) for index in sequences],
-                None if masks.attention is None else operands[masks.attention],
-                None if masks.padding is None else operands[masks.padding],
-                wants_weights=WEIGHTS in kinds,
-            )
-            results = [self._averaged(weights, arrangement) if each is WEIGHTS else attended for each in kinds]
-        finished = tuple(cast(result, dtype) for result in results)
-        return finished[0] if len(finished) == 1 else finished
+        attended, weights = self._attended(call, heads, fitted, wants_weights=WEIGHTS in kinds)
+        order = {2: (1, 0, 2), 3: (0, 2, 1, 3) if self.batch_first else (2, 0, 1, 3)}[arrangement.rank]
+        joined = call(Flatten(start_dim=-2), call(Permute(dims=order), attended))
+        results = []
+        for kind in kinds:
+            if kind is ATTENDED:
+                results.append(call(Linear(), joined, out_proj_weight, out_proj_bias))
+            else:
+                results.append(call(Mean(dim=(-3,)), weights) if self._averages(arrangement) else weights)
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def _projected(
+        self,
+        call: CallLayer,
+        operands: Sequence[Array],
+        sequences: Sequences,
+        weight: Array | None,
+        separate: Sequence[Array],
+        bias: Array | None,
+    ) -> list[Any]:
+        """Return projected query, key and value; those of one operand are computed together."""
+        parts: list[int] = []  # the number of projections of each operand that follow each other
+        for before, each in pairwise((None, *(operands[index] for index in sequences))):
+            parts = [*parts[:-1], parts[-1] + 1] if each is before and weight is not None else [*parts, 1]
+        sizes = Split(
+            split_size_or_sections=tuple(part * self.embed_dim for part in parts),
+            annotations=Annotations(outputs=(None,) * len(parts)),
+        )
+        if len(parts) > 1:
+            biases = (None,) * len(parts) if bias is None else call(sizes, bias)
+            weights = separate if weight is None else call(sizes, weight)
+        else:
+            biases, weights = (bias,), (weight,)
+        results: list[Any] = []
+        for count, each, shift in zip(parts, weights, biases, strict=True):
+            joined = call(Linear(), operands[sequences[len(results)]], each, shift)
+            chunks = Chunk(chunks=count, dim=-1, annotations=Annotations(outputs=(None,) * count))
+            results += call(chunks, joined) if count > 1 else [joined]
+        return results
+
+    def _split(self, call: CallLayer, x: Any, arrangement: Arrangement) -> Any:
+        """Return a projected sequence as (B, H, L, width of a head), or (H, L, width of a head) without a batch."""
+        order = {2: (1, 0, 2), 3: (0, 2, 1, 3) if self.batch_first else (1, 2, 0, 3)}[arrangement.rank]
+        sizes = self.num_heads, self.embed_dim // self.num_heads
+        return call(Permute(dims=order), call(Unflatten(dim=-1, sizes=sizes), x))
+
+    def _with_position(self, call: CallLayer, heads: Any, position: Array) -> Any:
+        """Return keys or values with one more position, the same for all sequences."""
+        row = call(Reshape(shape=(self.num_heads, 1, self.embed_dim // self.num_heads)), position)
+        one = call(Slice(dims=(-2,), starts=(0,), ends=(1,)), heads)
+        return call(Cat(dim=-2), heads, call(ExpandAs(), row, one))
+
+    def _masks_of_heads(self, call: CallLayer, operands: Sequence[Array], masks: Masks, added: int) -> list[Any]:
+        """Return the masks, as they broadcast to the scores (B, H, L, S)."""
+        found = []
+        if masks.attention is not None:
+            mask = operands[masks.attention]
+            is_stacked = len(mask.shape) == 3
+            found.append(call(Unflatten(dim=0, sizes=(-1, self.num_heads)), mask) if is_stacked else mask)
+        if masks.padding is not None:
+            mask = operands[masks.padding]
+            found.append(call(Unsqueeze(dim=(1, 2)), mask) if len(mask.shape) == 2 else mask)
+        return [call(Pad(pad=(0, added)), mask) for mask in found] if added else found
+
+    def _attended(
+        self, call: CallLayer, heads: Sequence[Any], masks: Sequence[Any], *, wants_weights: bool
+    ) -> tuple[Any, Any]:
+        """Return the attention of heads, and its weights where they are wanted."""
+        if not wants_weights:
+            return call(MaskedAttention(), *heads, *masks), None
+        query, key, value = heads
+        products = call(Matmul(), query, call(Transpose(dim0=-1, dim1=-2), key))
+        scores = formula(call, f"mul(@0,{1 / math.sqrt(self.embed_dim // self.num_heads)})", products)
+        for mask in masks:
+            added = call(Where(), mask, -math.inf, 0.0) if mask.dtype == np.bool_ else mask
+            scores = formula(call, "add(@0,@1)", scores, added)
+        weights = call(Softmax(dim=-1), scores)
+        return call(Matmul(), weights, value), weights
 
     def roles(self, specs: Sequence[TensorSpec]) -> tuple[Arrangement, Sequences, Masks]:
         """Return the layout of sequences, and the role of each operand.
@@ -243,23 +326,6 @@ class MultiheadAttention(Layer):
         """Return whether the weights are averaged over the heads."""
         spec = self.annotations.outputs[self.kinds(arrangement).index(WEIGHTS)]
         return spec is None or spec.rank == arrangement.rank
-
-    def _averaged(self, weights: Array, arrangement: Arrangement) -> Array:
-        wanted = weights.mean(axis=1) if self._averages(arrangement) else weights
-        return wanted[0] if arrangement.rank == 2 else wanted
-
-    def added(self, key: Array | None, value: Array | None, working: DType) -> list[tuple[Array, Array]]:
-        """Return key and value of the positions that are added to every sequence."""
-        added = [] if key is None or value is None else [(cast(key, working), cast(value, working))]
-        zeros = np.zeros(self.embed_dim, working)
-        return [*added, (zeros, zeros)] if self.add_zero_attn else added
-
-
-def projections(weights: Sequence[Array], bias: Array | None, working: DType) -> list[tuple[Array, Array | None]]:
-    """Return weight and bias for each of query, key and value; one weight may hold all three."""
-    parts = np.split(weights[0], 3) if len(weights) == 1 else weights
-    biases: Sequence[Array | None] = [None] * 3 if bias is None else np.split(cast(bias, working), 3)
-    return [(cast(weight, working), each) for weight, each in zip(parts, biases, strict=True)]
 
 
 def _check_sequences(shapes: Sequence[Shape], arrangement: Arrangement) -> None:

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine.errors import ShapeError
-from engine.ir.strided import AnyArray
 from engine.layers.operands.axes import may_equal, may_match
 from engine.promotion import Category, dtype_category
 from engine.tensor import Dim, Shape, TensorSpec, format_shape
@@ -62,18 +61,6 @@ class Arrangement:
     def length(self, sequence: Shape) -> Dim:
         """Return the number of positions."""
         return sequence[1 if self.rank == 3 and self.batch_first else 0]
-
-    def to_batch_first(self, sequence: AnyArray) -> AnyArray:
-        """Return a view (batch, positions, ...) of an array of this layout."""
-        if self.rank == 2:
-            return sequence[None]
-        return sequence if self.batch_first else sequence.swapaxes(0, 1)
-
-    def from_batch_first(self, sequence: AnyArray) -> AnyArray:
-        """Return a view of this layout of an array (batch, positions, ...)."""
-        if self.rank == 2:
-            return sequence[0, ...]
-        return sequence if self.batch_first else sequence.swapaxes(0, 1)
 
 
 def find_sequences(specs: Sequence[TensorSpec], arrangement: Arrangement, labelled: int | None) -> Sequences | None:

@@ -11,6 +11,7 @@ import numpy as np
 from engine.errors import ExpressionError, ParameterError, ShapeError
 from engine.expression import Call, Literal, Node, check_arity, evaluate, infer, parse, peak_bytes, postorder
 from engine.ir.sizes import size_array
+from engine.layers.definition.composite import CallLayer
 from engine.layers.definition.known import is_dropped_shape
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
@@ -89,6 +90,12 @@ class Expression(Layer):
         if not self.shapes:
             return operands
         return [_shape_vector(each) if k in self.shapes else each for k, each in enumerate(operands)]
+
+
+def formula(call: CallLayer, text: str, *operands: Any) -> Any:
+    """Apply an expression to operands of a composition."""
+    given = Annotations(inputs=(None,) * len(operands), outputs=(None,))
+    return call(Expression(expr=text, annotations=given), *operands)
 
 
 def _asks_or_casts(function: str) -> bool:

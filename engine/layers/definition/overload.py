@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final
 
 from engine.errors import ParameterError
 from engine.layers.definition.binding import bind
-from engine.layers.definition.bound import BoundLayer
+from engine.layers.definition.bound import BoundLayer, Source
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
 from engine.layers.definition.signature import Signature
@@ -99,3 +99,27 @@ class Overloaded(Layer):
     def _kept(self, operands: Sequence[Any]) -> list[Any]:
         names = self.schemas[len(operands)][1]
         return [operand for name, operand in zip(names, operands, strict=True) if name not in PLACEMENT]
+
+
+def unfolded(bound: BoundLayer) -> BoundLayer:
+    """Return the layer of a schema; its operand numbers are translated to those of the operator."""
+    layer = bound.layer
+    if not isinstance(layer, Overloaded):
+        return bound
+    inner, given = layer.chosen(bound.positional)
+    sources = [given[each.index] if each.index is not None else each for each in inner.positional]
+    return replace(
+        inner,
+        positional=tuple(_as(each, mine) for each, mine in zip(sources, inner.positional, strict=True)),
+        keywords={name: given[each.index] if each.index is not None else each for name, each in inner.keywords.items()},
+        dynamic={name: _place(given[index]) for name, index in inner.dynamic.items()},
+    )
+
+
+def _as(source: Source, mine: Source) -> Source:
+    return replace(source, is_tensor=mine.is_tensor)
+
+
+def _place(source: Source) -> int:
+    assert source.index is not None  # a raw type has only operands
+    return source.index

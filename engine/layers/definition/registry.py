@@ -134,6 +134,18 @@ class Registry:
             notes.append(f"did you mean '{nearest}'?")
         return f"'{type}'" + (f" ({'; '.join(notes)})" if notes else "")
 
+    def type_of(self, layer: Layer) -> str:
+        """Return a type whose operators, with all fields that it does not fix as parameters, have this layer.
+
+        Raises:
+            UnsupportedOperatorError: there is none.
+        """
+        for type, signature in self._signatures.items():
+            fixed = signature.presets.items()
+            if signature.layer is layer.__class__ and all(getattr(layer, name) == value for name, value in fixed):
+                return type
+        raise UnsupportedOperatorError(f"no operator type has the layer {layer!r}")
+
     def nearest(self, type: str) -> str | None:
         """Return the known type with the most similar spelling; None if there is none."""
         folded = {known.lower(): known for known in self._signatures}

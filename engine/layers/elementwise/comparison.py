@@ -11,6 +11,7 @@ from engine.errors import ShapeError
 from engine.expression.elementwise import with_lists
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
+from engine.layers.elementwise.functions import FUNCTIONS
 from engine.layers.operands.precision import check_ordered
 from engine.promotion import broadcast_shapes, cast, result_type
 from engine.tensor import Array, DType, Number, TensorSpec, dtype_name
@@ -100,7 +101,7 @@ _TESTS: Final[dict[str, tuple[Any, str]]] = {
 
 def _define(base: type[Layer], name: str, attribute: str, function: Any, formula: str) -> None:
     body = {attribute: staticmethod(function), "__doc__": formula, "__module__": __name__}
-    register(f"torch.{name}", f"aten::{name}")(type(name.capitalize(), (base,), body))
+    FUNCTIONS[name] = register(f"torch.{name}", f"aten::{name}")(type(name.capitalize(), (base,), body))
 
 
 for _name, (_function, _formula) in _COMPARISONS.items():

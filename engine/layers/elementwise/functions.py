@@ -49,7 +49,11 @@ class Binary(Layer):
             return self.function.evaluate(input, other)
 
 
-def define(base: type[Layer], types: Iterable[str], function: ElementwiseFunction, formula: str) -> type[Layer]:
+FUNCTIONS: Final[dict[str, type[Layer]]] = {}
+"""The layers of functions, by name."""
+
+
+def define(base: type[Layer], types: Iterable[str], function: ElementwiseFunction, formula: str) -> None:
     """Make and register the layer of a function.
 
     Args:
@@ -60,7 +64,8 @@ def define(base: type[Layer], types: Iterable[str], function: ElementwiseFunctio
     """
     name = "".join(part.capitalize() for part in function.name.split("_"))
     layer = type(name, (base,), {"function": function, "__doc__": formula, "__module__": __name__})
-    return register(*types)(layer)
+    FUNCTIONS[function.name] = layer
+    register(*types)(layer)
 
 
 _FORMULAS: Final = {
@@ -95,8 +100,6 @@ _PAIR_FORMULAS: Final = {
 # Names of the same functions of two numbers in scripts.
 _OF_NUMBERS: Final = {"floor_divide": ("aten::floordiv",), "maximum": ("prim::max",), "minimum": ("prim::min",)}
 
-PAIRS: Final[dict[str, type[Layer]]] = {
-    name: define(Binary, [f"torch.{name}", f"aten::{name}", *_OF_NUMBERS.get(name, ())], ELEMENTWISE[name], formula)
-    for name, formula in _PAIR_FORMULAS.items()
-}
-"""The layers of functions of two operands, by name."""
+for _name, _formula in _PAIR_FORMULAS.items():
+    _types = [f"torch.{_name}", f"aten::{_name}", *_OF_NUMBERS.get(_name, ())]
+    define(Binary, _types, ELEMENTWISE[_name], _formula)

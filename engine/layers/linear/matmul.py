@@ -6,7 +6,6 @@ float32 file cause them.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from itertools import pairwise
 
 import numpy as np
@@ -139,9 +138,17 @@ def multiply_adds(output: TensorSpec, left: object) -> int:
     return 2 * (output.size or 0) * (inner or 0)
 
 
-class _AddProduct(Layer):
-    """beta * input + alpha * product(first, second); with beta = 0 the input is ignored, even NaN."""
+@register("torch.addmm", presets={"ranks": (2, 2)}, renamed={"mat1": "first", "mat2": "second"})
+@register("torch.baddbmm", presets={"ranks": (3, 3)}, renamed={"batch1": "first", "batch2": "second"})
+@register("aten::addmv", presets={"ranks": (2, 1)}, positional=("input", "first", "second", "beta", "alpha"))
+class AddMatmul(Layer):
+    """beta * input + alpha * (first @ second); with beta = 0 the input is ignored, even NaN.
 
+    Shapes:
+        first (M, K), second (K, N), input broadcast to  ->  (M, N); baddbmm the same with a batch, addmv with a vector
+    """
+
+    ranks: tuple[int, ...] = ()
     beta: int | float = 1
     alpha: int | float = 1
 
@@ -154,7 +161,7 @@ class _AddProduct(Layer):
         dtype = promote_types(promote_types(input.dtype, first.dtype), second.dtype)
         term, a, b = (cast(each, working_dtype(dtype)) for each in (input, first, second))
         with np.errstate(all="ignore"):
-            result = self._product(a, b)
+            result = matmul(a, b)
             result = result if self.alpha == 1 else result * self.alpha
             if self.beta != 0:
                 result = result + (term if self.beta == 1 else term * self.beta)
@@ -164,68 +171,9 @@ class _AddProduct(Layer):
         return multiply_adds(output, operands[1])
 
     def _shape(self, input: Shape, first: Shape, second: Shape) -> Shape:
-        shape = self._product_shape(first, second)
+        check_ranks(first, second, self.ranks)
+        shape = matmul_shape(first, second)
         if not may_match(broadcast_shapes(input, shape), shape):
             found = f"{format_shape(input)} and {format_shape(shape)}"
             raise ShapeError("input does not broadcast to the product", found=found)
         return shape
-
-    @abstractmethod
-    def _product_shape(self, first: Shape, second: Shape) -> Shape: ...
-
-    @abstractmethod
-    def _product(self, first: Array, second: Array) -> Array: ...
-
-
-@register("torch.addmm", presets={"ranks": (2, 2)}, renamed={"mat1": "first", "mat2": "second"})
-@register("torch.baddbmm", presets={"ranks": (3, 3)}, renamed={"batch1": "first", "batch2": "second"})
-@register("aten::addmv", presets={"ranks": (2, 1)}, positional=("input", "first", "second", "beta", "alpha"))
-class AddMatmul(_AddProduct):
-    """beta * input + alpha * (first @ second).
-
-    Shapes:
-        first (M, K), second (K, N), input broadcast to  ->  (M, N); baddbmm the same with a batch, addmv with a vector
-    """
-
-    ranks: tuple[int, ...] = ()
-
-    def _product_shape(self, first: Shape, second: Shape) -> Shape:
-        check_ranks(first, second, self.ranks)
-        return matmul_shape(first, second)
-
-    def _product(self, first: Array, second: Array) -> Array:
-        return matmul(first, second)
-
-
-@register("aten::addbmm", positional=("input", "first", "second", "beta", "alpha"))
-class AddBatchSum(_AddProduct):
-    """beta * input + alpha * sum over the batch of first[b] @ second[b].
-
-    Shapes:
-        first (B, M, K), second (B, K, N), input broadcast to  ->  (M, N)
-    """
-
-    def _product_shape(self, first: Shape, second: Shape) -> Shape:
-        check_ranks(first, second, (3, 3))
-        if not may_equal(first[0], second[0]):
-            raise ShapeError("batches differ", found=f"{format_shape(first)} by {format_shape(second)}")
-        return matmul_shape(first, second)[1:]
-
-    def _product(self, first: Array, second: Array) -> Array:
-        return np.tensordot(first, second, axes=((0, 2), (0, 1)))
-
-
-@register("aten::addr", positional=("input", "first", "second", "beta", "alpha"))
-class AddOuter(_AddProduct):
-    """beta * input + alpha * first[m] * second[n].
-
-    Shapes:
-        first (M,), second (N,), input broadcast to  ->  (M, N)
-    """
-
-    def _product_shape(self, first: Shape, second: Shape) -> Shape:
-        check_ranks(first, second, (1, 1))
-        return (*first, *second)
-
-    def _product(self, first: Array, second: Array) -> Array:
-        return np.multiply.outer(first, second)

@@ -3,133 +3,111 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
+from functools import partial, reduce
+from string import ascii_letters
+from typing import Any
 
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
-from engine.layers.definition.layer import Layer
+from engine.layers.creation.container import formula
+from engine.layers.definition.composite import CallLayer, Composite
 from engine.layers.definition.registry import register
-from engine.layers.linear.matmul import check_ranks, matmul, matmul_shape, multiply_adds
-from engine.layers.operands.axes import checked_axes, checked_axis, may_equal
-from engine.layers.operands.precision import working_dtype
-from engine.promotion import broadcast_shapes, cast, promote_types
-from engine.tensor import Array, Dim, Shape, TensorSpec, format_shape, product
+from engine.layers.elementwise.arithmetic import Add
+from engine.layers.elementwise.complex import Conjugate
+from engine.layers.linear.einsum import Einsum
+from engine.layers.linear.matmul import Matmul, check_ranks
+from engine.layers.operands.axes import checked_axes, checked_axis, may_equal, may_match
+from engine.layers.reduction.reduction import Sum
+from engine.layers.shape.expand import ExpandAs
+from engine.layers.shape.permute import Roll
+from engine.layers.shape.shape import Flatten, Unsqueeze
+from engine.promotion import broadcast_shapes, promote_types
+from engine.tensor import Array, Shape, format_shape
 
 
-class _Product(Layer):
-    """Base of products of two tensors: ``_shape`` gives the result's shape or refuses, ``_multiply`` computes it."""
+def _multiplied(call: CallLayer, input: Array, other: Array) -> Any:
+    return formula(call, "mul(@0,@1)", input, other)
 
-    def infer(self, input: TensorSpec, other: TensorSpec) -> TensorSpec:
-        return TensorSpec(self._shape(input.shape, other.shape), promote_types(input.dtype, other.dtype))
 
-    def forward(self, input: Array, other: Array) -> Array:
-        dtype = self.infer(TensorSpec(input.shape, input.dtype), TensorSpec(other.shape, other.dtype)).dtype
-        working = working_dtype(dtype)
-        with np.errstate(all="ignore"):
-            return cast(np.asarray(self._multiply(cast(input, working), cast(other, working))), dtype)
-
-    def _shape(self, a: Shape, b: Shape) -> Shape:
-        raise NotImplementedError
-
-    def _multiply(self, a: Array, b: Array) -> Array:
-        raise NotImplementedError
+def _conjugate(call: CallLayer, input: Array) -> Any:
+    return call(Conjugate(), input) if input.dtype.kind == "c" else input
 
 
 @register("aten::dot")
-class Dot(_Product):
+class Dot(Composite):
     """sum(a * b) of two vectors of one length."""
 
-    def flops(self, output: TensorSpec, *operands: object) -> int:
-        return multiply_adds(output, operands[0])
-
-    def _shape(self, a: Shape, b: Shape) -> Shape:
-        check_ranks(a, b, (1, 1))
-        return matmul_shape(a, b)
-
-    def _multiply(self, a: Array, b: Array) -> Array:
-        return np.asarray(np.dot(a, b))
+    def compose(self, call: CallLayer, input: Array, other: Array) -> Any:
+        check_ranks(input.shape, other.shape, (1, 1))
+        return call(Matmul(), input, other)
 
 
 @register("aten::vdot")
-class Vdot(Dot):
+class Vdot(Composite):
     """sum(conj(a) * b) of two vectors of one length."""
 
-    def _multiply(self, a: Array, b: Array) -> Array:
-        return np.asarray(np.dot(a.conj(), b))
+    def compose(self, call: CallLayer, input: Array, other: Array) -> Any:
+        return call(Dot(), _conjugate(call, input), other)
 
 
 @register("aten::linalg_vecdot", positional=("input", "other", "dim"))
-class Vecdot(_Product):
+class Vecdot(Composite):
     """sum(conj(a) * b) along dim; the operands broadcast."""
 
     dim: int = -1
 
-    def _shape(self, a: Shape, b: Shape) -> Shape:
-        shape = broadcast_shapes(a, b)
-        axis = checked_axis(self.dim, len(shape))
-        return shape[:axis] + shape[axis + 1 :]
-
-    def _multiply(self, a: Array, b: Array) -> Array:
-        terms = np.atleast_1d(a.conj() * b)
-        return np.asarray(terms.sum(axis=self.dim, dtype=terms.dtype))
+    def compose(self, call: CallLayer, input: Array, other: Array) -> Any:
+        dtype = promote_types(input.dtype, other.dtype)
+        return call(Sum(dim=(self.dim,), dtype=dtype), _multiplied(call, _conjugate(call, input), other))
 
 
 @register("aten::inner")
-class Inner(_Product):
+class Inner(Composite):
     """Sum of products over the last axis of both; plain multiplication where one is 0-dim.
 
     Shapes:
         (..., K), (***, K)  ->  (..., ***)
     """
 
-    def flops(self, output: TensorSpec, *operands: object) -> int:
-        return multiply_adds(output, operands[0])
-
-    def _shape(self, a: Shape, b: Shape) -> Shape:
-        if a and b and not may_equal(a[-1], b[-1]):
-            found = f"{format_shape(a)} and {format_shape(b)}"
+    def compose(self, call: CallLayer, input: Array, other: Array) -> Any:
+        if not input.shape or not other.shape:
+            return _multiplied(call, input, other)
+        if not may_equal(input.shape[-1], other.shape[-1]):
+            found = f"{format_shape(input.shape)} and {format_shape(other.shape)}"
             raise ShapeError("last sizes differ", found=found, expected="[..., K] and [..., K]")
-        return (*a[:-1], *b[:-1]) if a and b else (*a, *b)
-
-    def _multiply(self, a: Array, b: Array) -> Array:
-        return np.tensordot(a, b, axes=(-1, -1)) if a.ndim and b.ndim else a * b
+        return call(Tensordot(dims_self=(-1,), dims_other=(-1,)), input, other)
 
 
 @register("aten::outer", "aten::ger")
-class Outer(_Product):
+class Outer(Composite):
     """a[m] * b[n] for two vectors."""
 
-    def _shape(self, a: Shape, b: Shape) -> Shape:
-        check_ranks(a, b, (1, 1))
-        return (*a, *b)
-
-    def _multiply(self, a: Array, b: Array) -> Array:
-        return np.multiply.outer(a, b)
+    def compose(self, call: CallLayer, input: Array, other: Array) -> Any:
+        check_ranks(input.shape, other.shape, (1, 1))
+        return _multiplied(call, call(Unsqueeze(dim=(1,)), input), other)
 
 
 @register("aten::kron")
-class Kron(_Product):
+class Kron(Composite):
     """Every element of a times the whole of b; the shorter shape is padded with leading ones."""
 
-    def _shape(self, a: Shape, b: Shape) -> Shape:
-        rank = max(len(a), len(b))
-        pairs = zip(_filled(a, rank), _filled(b, rank), strict=True)
-        return tuple(product(pair) for pair in pairs)
-
-    def _multiply(self, a: Array, b: Array) -> Array:
-        rank = max(a.ndim, b.ndim)
+    def compose(self, call: CallLayer, input: Array, other: Array) -> Any:
+        rank = max(len(input.shape), len(other.shape))
         # Axes alternate: one of a, one of b.
-        sizes_a, sizes_b = _filled(a.shape, rank), _filled(b.shape, rank)
-        spread_a = a.reshape([size for m in sizes_a for size in (m or 0, 1)])
-        spread_b = b.reshape([size for n in sizes_b for size in (1, n or 0)])
-        return np.asarray(spread_a * spread_b).reshape(
-            [(m or 0) * (n or 0) for m, n in zip(sizes_a, sizes_b, strict=True)]
-        )
+        spread = [self._spread(call, each, rank, place) for place, each in enumerate((input, other))]
+        result = _multiplied(call, *spread)
+        for axis in range(rank):
+            result = call(Flatten(start_dim=axis, end_dim=axis + 1), result)
+        return result
+
+    def _spread(self, call: CallLayer, input: Array, rank: int, place: int) -> Any:
+        missing = 2 * (rank - len(input.shape))
+        return call(Unsqueeze(dim=tuple(k for k in range(2 * rank) if k % 2 != place or k < missing)), input)
 
 
 @register("aten::tensordot", positional=("input", "other", "dims_self", "dims_other"))
-class Tensordot(_Product):
+class Tensordot(Composite):
     """Sum of products over pairs of axes, one of each operand."""
 
     dims_self: tuple[int, ...]
@@ -140,29 +118,22 @@ class Tensordot(_Product):
             found = f"{list(self.dims_self)} and {list(self.dims_other)}"
             raise ParameterError("contracted axes do not pair up", found=found)
 
-    def flops(self, output: TensorSpec, *operands: object) -> int:
-        left = operands[0]
-        summed = [left.shape[dim] for dim in self.dims_self] if isinstance(left, TensorSpec) else []
-        return 2 * (output.size or 0) * (product(summed) or 0)
-
-    def _shape(self, a: Shape, b: Shape) -> Shape:
-        axes_a, axes_b = self._axes(a, b)
+    def compose(self, call: CallLayer, input: Array, other: Array) -> Any:
+        a, b = input.shape, other.shape
+        axes_a, axes_b = checked_axes(self.dims_self, len(a)), checked_axes(self.dims_other, len(b))
+        if not all(may_equal(a[m], b[n]) for m, n in zip(axes_a, axes_b, strict=True)):
+            found = f"{format_shape(a)} over {list(axes_a)}, {format_shape(b)} over {list(axes_b)}"
+            raise ShapeError("contracted sizes differ", found=found)
+        first, second = list(ascii_letters[: len(a)]), list(ascii_letters[len(a) : len(a) + len(b)])
         for m, n in zip(axes_a, axes_b, strict=True):
-            if not may_equal(a[m], b[n]):
-                found = f"{format_shape(a)} over {list(axes_a)}, {format_shape(b)} over {list(axes_b)}"
-                raise ShapeError("contracted sizes differ", found=found)
-        return (*_without(a, axes_a), *_without(b, axes_b))
-
-    def _multiply(self, a: Array, b: Array) -> Array:
-        return np.tensordot(a, b, axes=self._axes(a.shape, b.shape))
-
-    def _axes(self, a: Shape, b: Shape) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        return checked_axes(self.dims_self, len(a)), checked_axes(self.dims_other, len(b))
+            second[n] = first[m]
+        rest = "".join(each for each in (*first, *second) if (each in first) != (each in second))
+        return call(Einsum(equation=f"{''.join(first)},{''.join(second)}->{rest}"), input, other)
 
 
 @register("torch.cross")
 @register("aten::linalg_cross", positional=("input", "other", "dim"))
-class Cross(_Product):
+class Cross(Composite):
     """(a1*b2 - a2*b1, a2*b0 - a0*b2, a0*b1 - a1*b0) along an axis of size 3; the operands broadcast.
 
     Parameters:
@@ -171,48 +142,69 @@ class Cross(_Product):
 
     dim: int | None = None
 
-    def infer(self, input: TensorSpec, other: TensorSpec) -> TensorSpec:
-        spec = super().infer(input, other)
-        if spec.dtype == np.bool_:
+    def compose(self, call: CallLayer, input: Array, other: Array) -> Any:
+        if promote_types(input.dtype, other.dtype) == np.bool_:
             raise ShapeError("a cross product needs numbers", found="bool")
-        return spec
+        axis = self._axis(broadcast_shapes(input.shape, other.shape))
+        both = _multiplied(call, input, other)
+        a, b = (call(ExpandAs(), each, both) for each in (input, other))
+        after, before = (partial(call, Roll(shifts=(by,), dims=(axis,))) for by in (-1, 1))
+        return formula(call, "sub(mul(@0,@1),mul(@2,@3))", after(a), before(b), before(a), after(b))
 
-    def _shape(self, a: Shape, b: Shape) -> Shape:
-        shape = broadcast_shapes(a, b)
+    def _axis(self, shape: Shape) -> int:
         if not shape:
             raise ShapeError("a cross product needs vectors", found="0-dim tensors")
-        if self.dim is None and not any(size is None or size == 3 for size in shape):
+        if self.dim is None and 3 not in shape:
             raise ShapeError("a cross product needs an axis of size 3", found=format_shape(shape))
-        if self.dim is not None and not may_equal(shape[checked_axis(self.dim, len(shape))], 3):
-            raise ShapeError("a cross product needs 3 components", found=shape[self.dim])
-        return shape
-
-    def _multiply(self, a: Array, b: Array) -> Array:
-        a, b = np.broadcast_arrays(a, b)
-        axis = a.shape.index(3) if self.dim is None else self.dim
-        a, b = np.moveaxis(a, axis, 0), np.moveaxis(b, axis, 0)
-        after, before = [1, 2, 0], [2, 0, 1]
-        return np.moveaxis(a[after] * b[before] - a[before] * b[after], 0, axis)
+        axis = shape.index(3) if self.dim is None else checked_axis(self.dim, len(shape))
+        if not may_equal(shape[axis], 3):
+            raise ShapeError("a cross product needs 3 components", found=shape[axis])
+        return axis
 
 
 @register("aten::linalg_multi_dot", "aten::chain_matmul")
-class ChainMatmul(Layer):
+class ChainMatmul(Composite):
     """Matrix product of a list of matrices; the first and last may be vectors."""
 
-    def infer(self, tensors: Sequence[TensorSpec]) -> TensorSpec:
-        shape = reduce(matmul_shape, [each.shape for each in tensors])
-        return TensorSpec(shape, reduce(promote_types, [each.dtype for each in tensors]))
-
-    def forward(self, tensors: Sequence[Array]) -> Array:
-        reduce(matmul_shape, [each.shape for each in tensors])
-        dtype = reduce(promote_types, [each.dtype for each in tensors])
-        with np.errstate(all="ignore"):
-            return cast(reduce(matmul, [cast(each, working_dtype(dtype)) for each in tensors]), dtype)
+    def compose(self, call: CallLayer, tensors: Sequence[Array]) -> Any:
+        return reduce(partial(call, Matmul()), tensors)
 
 
-def _filled(shape: Shape, rank: int) -> Shape:
-    return (*[1] * (rank - len(shape)), *shape)
+class _AddProduct(Composite):
+    """Base of beta * input + alpha * product(first, second); with beta = 0 the input is ignored, even NaN."""
+
+    beta: int | float = 1
+    alpha: int | float = 1
+
+    def _sum(self, call: CallLayer, input: Array, product: Array) -> Any:
+        shape = product.shape
+        if not may_match(broadcast_shapes(input.shape, shape), shape):
+            found = f"{format_shape(input.shape)} and {format_shape(shape)}"
+            raise ShapeError("input does not broadcast to the product", found=found)
+        result = product if self.alpha == 1 else formula(call, f"mul(@0,{self.alpha})", product)
+        return call(Add(alpha=self.beta), result, input) if self.beta else result
 
 
-def _without(shape: Shape, axes: Sequence[int]) -> tuple[Dim, ...]:
-    return tuple(size for axis, size in enumerate(shape) if axis not in axes)
+@register("aten::addbmm", positional=("input", "first", "second", "beta", "alpha"))
+class AddBatchSum(_AddProduct):
+    """beta * input + alpha * sum over the batch of first[b] @ second[b].
+
+    Shapes:
+        first (B, M, K), second (B, K, N), input broadcast to  ->  (M, N)
+    """
+
+    def compose(self, call: CallLayer, input: Array, first: Array, second: Array) -> Any:
+        check_ranks(first.shape, second.shape, (3, 3))
+        return self._sum(call, input, call(Tensordot(dims_self=(0, 2), dims_other=(0, 1)), first, second))
+
+
+@register("aten::addr", positional=("input", "first", "second", "beta", "alpha"))
+class AddOuter(_AddProduct):
+    """beta * input + alpha * first[m] * second[n].
+
+    Shapes:
+        first (M,), second (N,), input broadcast to  ->  (M, N)
+    """
+
+    def compose(self, call: CallLayer, input: Array, first: Array, second: Array) -> Any:
+        return self._sum(call, input, call(Outer(), first, second))

@@ -7,8 +7,12 @@ converted first.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from engine.layers.creation.container import formula
+from engine.layers.definition.composite import CallLayer, Composite
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
 from engine.layers.operands.axes import checked_axis
@@ -57,11 +61,14 @@ class Softmax(_AlongAxis):
 
 
 @register("nn.Softmin", "F.softmin")
-class Softmin(_AlongAxis):
+class Softmin(Composite):
     """exp(-x) / sum(exp(-x)) along dim."""
 
-    def forward(self, input: Array) -> Array:
-        return self._finished(softmax(-self._prepared(input), self.axis(input.ndim)), input)
+    dim: int | None = None
+    annotations: Annotations = NO_ANNOTATIONS
+
+    def compose(self, call: CallLayer, input: Array) -> Any:
+        return call(Softmax(dim=self.dim, annotations=self.annotations), formula(call, "neg(@0)", input))
 
 
 @register("nn.LogSoftmax", "F.log_softmax")

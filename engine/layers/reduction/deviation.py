@@ -8,14 +8,15 @@ from typing import Any, ClassVar
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
-from engine.expression.elementwise import ELEMENTWISE
-from engine.layers.definition.layer import Layer
+from engine.layers.creation.container import formula
+from engine.layers.definition.composite import CallLayer, Composite
 from engine.layers.definition.overload import overload
 from engine.layers.definition.registry import register
 from engine.layers.reduction.distance import vector_norm
-from engine.layers.reduction.reduction import Mean, Reduction
+from engine.layers.reduction.reduction import Mean, Reduction, Sum
+from engine.layers.shape.expand import ExpandAs
 from engine.promotion import Category, dtype_category, real_dtype
-from engine.tensor import Array, DType, TensorSpec, dtype_name
+from engine.tensor import Array, DType, dtype_name
 
 
 class _Spread(Reduction):
@@ -65,7 +66,7 @@ overload("aten::var", (Variance, "input unbiased"), (Variance, "input dim unbias
 overload("aten::std", (Deviation, "input unbiased"), (Deviation, "input dim unbiased keepdim"))
 
 
-class _WithMean(Layer):
+class _WithMean(Composite):
     """Base of layers that give a spread together with the mean."""
 
     spread: ClassVar[type[_Spread]]
@@ -74,17 +75,9 @@ class _WithMean(Layer):
     unbiased: bool | int | float | None = True
     keepdim: bool = False
 
-    def infer(self, input: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
-        spread, mean = self._layers()
-        return spread.infer(input), mean.infer(input)
-
-    def forward(self, input: Array) -> tuple[Array, Array]:
-        spread, mean = self._layers()
-        return spread.forward(input), mean.forward(input)
-
-    def _layers(self) -> tuple[_Spread, Mean]:
+    def compose(self, call: CallLayer, input: Array) -> tuple[Any, Any]:
         spread = self.spread(dim=self.dim, keepdim=self.keepdim, unbiased=self.unbiased)
-        return spread, Mean(dim=self.dim, keepdim=self.keepdim)
+        return call(spread, input), call(Mean(dim=self.dim, keepdim=self.keepdim), input)
 
 
 class VarianceMean(_WithMean):
@@ -126,35 +119,74 @@ class Norm(Reduction):
 
 
 @register("aten::norm_except_dim", positional=("input", "pow", "dim"))
-class NormExceptDim(Layer):
+class NormExceptDim(Composite):
     """The norm of every slice along dim, whose axes are kept as ones; of everything if dim is -1."""
 
     pow: int = 2
     dim: int = 0
 
-    def infer(self, input: TensorSpec) -> TensorSpec:
-        return self._norm(input.rank).infer(input)
-
-    def forward(self, input: Array) -> Array:
-        return self._norm(input.ndim).forward(input)
-
-    def _norm(self, rank: int) -> Norm:
+    def compose(self, call: CallLayer, input: Array) -> Any:
+        rank = len(input.shape)
         if not -1 <= self.dim < rank:
             raise ShapeError("dim is out of range", found=self.dim, expected=f"-1 to {rank - 1}")
         others = tuple(axis for axis in range(rank) if axis != self.dim)
-        return Norm(p=self.pow) if self.dim == -1 else Norm(p=self.pow, dim=others, keepdim=True)
+        return call(Norm(p=self.pow) if self.dim == -1 else Norm(p=self.pow, dim=others, keepdim=True), input)
 
 
 @register("aten::dist", positional=("input", "other", "p"))
-class Distance(Layer):
+class Distance(Composite):
     """The p-norm of input - other, broadcast and flattened."""
 
     p: int | float = 2
 
-    def infer(self, input: TensorSpec, other: TensorSpec) -> TensorSpec:
-        return Norm(p=self.p).infer(ELEMENTWISE["sub"].infer(input, other))  # type: ignore[arg-type]
+    def compose(self, call: CallLayer, input: Array, other: Array) -> Any:
+        return call(Norm(p=self.p), formula(call, "sub(@0,@1)", input, other))
 
-    def forward(self, input: Array, other: Array) -> Array:
-        with np.errstate(all="ignore"):
-            difference = ELEMENTWISE["sub"].evaluate(input, other)
-        return Norm(p=self.p).forward(difference)  # type: ignore[arg-type]
+
+@register("F.normalize")
+class Normalize(Composite):
+    """x / max(norm(x), eps) with the norm of order p along dim."""
+
+    p: float = 2.0
+    dim: int = 1
+    eps: float = 1e-12
+
+    def compose(self, call: CallLayer, input: Array) -> Any:
+        length = call(Norm(p=self.p, dim=(self.dim,), keepdim=True), input)
+        return formula(call, f"div(@0,max(@1,{self.eps}))", input, length)
+
+
+@register("F.pairwise_distance")
+class PairwiseDistance(Composite):
+    """norm(x1 - x2 + eps) of order p along the last axis, row by row.
+
+    Shapes:
+        x1 (..., M), x2 (..., M), broadcast against each other  ->  (...) or (..., 1) with keepdim
+    """
+
+    p: float = 2.0
+    eps: float = 1e-6
+    keepdim: bool = False
+
+    def compose(self, call: CallLayer, x1: Array, x2: Array) -> Any:
+        if not x1.shape and not x2.shape:
+            raise ShapeError("a distance needs vectors", found="0-dim tensors")
+        difference = formula(call, f"add(sub(@0,@1),{self.eps})", x1, x2)
+        return call(Norm(p=self.p, dim=(-1,), keepdim=self.keepdim), difference)
+
+
+@register("aten::cosine_similarity", positional=("x1", "x2", "dim", "eps"))
+class CosineSimilarity(Composite):
+    """Sum along dim of x1 / max(norm(x1), eps) times x2 / max(norm(x2), eps).
+
+    Shapes:
+        x1, x2 broadcast against each other  ->  that shape without dim
+    """
+
+    dim: int = 1
+    eps: float = 1e-8
+
+    def compose(self, call: CallLayer, x1: Array, x2: Array) -> Any:
+        both = formula(call, "mul(@0,@1)", x1, x2)
+        directions = [call(Normalize(dim=self.dim, eps=self.eps), call(ExpandAs(), each, both)) for each in (x1, x2)]
+        return call(Sum(dim=(self.dim,)), formula(call, "mul(@0,@1)", *directions))

@@ -1,4 +1,4 @@
-"""Lengths of vectors and distances between them.
+"""Lengths of vectors and distances between all rows.
 
 A norm's order ``p`` may be any number, infinity included: 0 counts nonzero elements, inf is the largest absolute value,
 -inf the smallest. PyTorch computes them in the operands' dtype; half precision in float32.
@@ -13,10 +13,10 @@ import numpy as np
 from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
-from engine.layers.operands.axes import checked_axis, may_equal
+from engine.layers.operands.axes import may_equal
 from engine.layers.operands.precision import widened
-from engine.promotion import broadcast_shapes, cast, float_dtype, real_dtype, result_type
-from engine.tensor import Array, DType, Shape, TensorSpec, format_shape
+from engine.promotion import broadcast_shapes, cast, float_dtype, result_type
+from engine.tensor import Array, DType, TensorSpec, format_shape
 
 
 def vector_norm(x: Array, p: float, axis: int, *, keepdims: bool = False) -> Array:
@@ -34,80 +34,6 @@ def vector_norm(x: Array, p: float, axis: int, *, keepdims: bool = False) -> Arr
     if p == 1:
         return np.asarray(magnitudes.sum(axis=axis, keepdims=keepdims))
     return np.asarray(np.power(magnitudes, p).sum(axis=axis, keepdims=keepdims) ** (1 / p))
-
-
-@register("F.normalize")
-class Normalize(Layer):
-    """x / max(norm(x), eps) with the norm of order p along dim."""
-
-    p: float = 2.0
-    dim: int = 1
-    eps: float = 1e-12
-
-    def infer(self, input: TensorSpec) -> TensorSpec:
-        checked_axis(self.dim, input.rank)
-        return TensorSpec(input.shape, float_dtype(input.dtype))
-
-    def forward(self, input: Array) -> Array:
-        axis = checked_axis(self.dim, input.ndim)
-        x = np.atleast_1d(widened(input))
-        with np.errstate(all="ignore"):
-            result = x / np.maximum(vector_norm(x, self.p, axis, keepdims=True), self.eps)
-        return cast(result.reshape(input.shape), float_dtype(input.dtype))
-
-
-@register("F.pairwise_distance")
-class PairwiseDistance(Layer):
-    """norm(x1 - x2 + eps) of order p along the last axis, row by row.
-
-    Shapes:
-        x1 (..., M), x2 (..., M), broadcast against each other  ->  (...) or (..., 1) with keepdim
-    """
-
-    p: float = 2.0
-    eps: float = 1e-6
-    keepdim: bool = False
-
-    def infer(self, x1: TensorSpec, x2: TensorSpec) -> TensorSpec:
-        shape = broadcast_shapes(x1.shape, x2.shape)
-        if not shape:
-            raise ShapeError("a distance needs vectors", found="0-dim tensors")
-        kept: Shape = (1,) if self.keepdim else ()
-        return TensorSpec((*shape[:-1], *kept), real_dtype(float_dtype(result_type(x1, x2))))
-
-    def forward(self, x1: Array, x2: Array) -> Array:
-        dtype = self.infer(TensorSpec(x1.shape, x1.dtype), TensorSpec(x2.shape, x2.dtype)).dtype
-        with np.errstate(all="ignore"):
-            difference = widened(x1) - widened(x2) + self.eps
-            return cast(vector_norm(difference, self.p, -1, keepdims=self.keepdim), dtype)
-
-
-@register("aten::cosine_similarity", positional=("x1", "x2", "dim", "eps"))
-class CosineSimilarity(Layer):
-    """Sum along dim of x1 / max(norm(x1), eps) times x2 / max(norm(x2), eps).
-
-    Shapes:
-        x1, x2 broadcast against each other  ->  that shape without dim
-    """
-
-    dim: int = 1
-    eps: float = 1e-8
-
-    def infer(self, x1: TensorSpec, x2: TensorSpec) -> TensorSpec:
-        shape = broadcast_shapes(x1.shape, x2.shape)
-        axis = checked_axis(self.dim, len(shape))
-        return TensorSpec(shape[:axis] + shape[axis + 1 :], float_dtype(result_type(x1, x2)))
-
-    def forward(self, x1: Array, x2: Array) -> Array:
-        spec = self.infer(TensorSpec(x1.shape, x1.dtype), TensorSpec(x2.shape, x2.dtype))
-        a, b = np.broadcast_arrays(np.atleast_1d(widened(x1)), np.atleast_1d(widened(x2)))
-        axis = checked_axis(self.dim, a.ndim)
-        with np.errstate(all="ignore"):
-            product = (self._direction(a, axis) * self._direction(b, axis)).sum(axis=axis)
-        return cast(product, spec.dtype)
-
-    def _direction(self, x: Array, axis: int) -> Array:
-        return x / np.maximum(vector_norm(x, 2, axis, keepdims=True), self.eps)
 
 
 @register("aten::cdist", positional=("x1", "x2", "p", "compute_mode"))

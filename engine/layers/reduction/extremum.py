@@ -8,10 +8,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from engine.errors import ShapeError
+from engine.layers.definition.composite import CallLayer, Composite
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.overload import overload
 from engine.layers.definition.registry import register
-from engine.layers.elementwise.functions import PAIRS
+from engine.layers.elementwise.functions import FUNCTIONS
 from engine.layers.operands.axes import checked_axis, sizes
 from engine.layers.operands.bounds import extremes
 from engine.layers.operands.precision import INT64, check_ordered, working_dtype
@@ -164,25 +165,17 @@ class Min(_Pair):
     place = ArgMin
 
 
-overload("aten::max", (Max, "input"), (PAIRS["maximum"], "input other"), (Max, "input dim keepdim"))
-overload("aten::min", (Min, "input"), (PAIRS["minimum"], "input other"), (Min, "input dim keepdim"))
+overload("aten::max", (Max, "input"), (FUNCTIONS["maximum"], "input other"), (Max, "input dim keepdim"))
+overload("aten::min", (Min, "input"), (FUNCTIONS["minimum"], "input other"), (Min, "input dim keepdim"))
 
 
 @register("aten::aminmax", positional=("input", "dim", "keepdim"))
-class AMinMax(Layer):
+class AMinMax(Composite):
     """The smallest and the largest element, of all or along dim."""
 
     dim: int | None = None
     keepdim: bool = False
 
-    def infer(self, input: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
-        low, high = self._layers()
-        return low.infer(input), high.infer(input)
-
-    def forward(self, input: Array) -> tuple[Array, Array]:
-        low, high = self._layers()
-        return low.forward(input), high.forward(input)
-
-    def _layers(self) -> tuple[AMin, AMax]:
+    def compose(self, call: CallLayer, input: Array) -> tuple[Any, Any]:
         dims = None if self.dim is None else (self.dim,)
-        return AMin(dim=dims, keepdim=self.keepdim), AMax(dim=dims, keepdim=self.keepdim)
+        return tuple(call(layer(dim=dims, keepdim=self.keepdim), input) for layer in (AMin, AMax))

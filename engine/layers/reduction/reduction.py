@@ -13,9 +13,13 @@ from typing import Any
 import numpy as np
 
 from engine.errors import ShapeError
+from engine.layers.definition.composite import CallLayer, Composite
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.overload import overload
 from engine.layers.definition.registry import register
+from engine.layers.elementwise.arithmetic import Div
+from engine.layers.elementwise.functions import FUNCTIONS
+from engine.layers.indexing.masking import MaskedFill
 from engine.layers.operands.axes import checked_axes, sizes
 from engine.layers.operands.precision import INT64, check_ordered, summed_dtype, working_dtype
 from engine.promotion import Category, cast, dtype_category, float_dtype
@@ -142,18 +146,6 @@ class SumToSize(Layer):
         return (*range(lead), *repeated)
 
 
-@register("aten::nansum", positional=("input", "dim", "keepdim", "dtype"))
-class NanSum(Sum):
-    """The sum over dim of all elements that are numbers."""
-
-    def _natural_dtype(self, dtype: DType) -> DType:
-        check_ordered(dtype)
-        return super()._natural_dtype(dtype)
-
-    def _reduce(self, input: Array, axes: tuple[int, ...]) -> Any:
-        return super()._reduce(np.where(np.isnan(input), np.zeros((), input.dtype), input), axes)
-
-
 @register("torch.mean")
 class Mean(Reduction):
     """The mean over dim: NaN of no elements.
@@ -177,16 +169,6 @@ class Mean(Reduction):
             total = input.sum(axes, dtype=np.int64)
             return np.sign(total) * (np.abs(total) // max(count, 1))
         return input.sum(axes) / np.asarray(count, input.dtype)
-
-
-@register("aten::nanmean", positional=("input", "dim", "keepdim", "dtype"))
-class NanMean(Mean):
-    """The mean over dim of all elements that are numbers."""
-
-    def _reduce(self, input: Array, axes: tuple[int, ...]) -> Any:
-        missing = np.isnan(input)
-        total = np.where(missing, np.zeros((), input.dtype), input).sum(axes)
-        return total / (~missing).sum(axes).astype(input.dtype)
 
 
 @register("torch.prod")
@@ -257,3 +239,35 @@ class CountNonZero(_Test):
 
     def _reduce(self, input: Array, axes: tuple[int, ...]) -> Any:
         return np.count_nonzero(input, axes)
+
+
+class _OfNumbers(Composite):
+    """Base of reductions of all elements that are not NaN."""
+
+    dim: tuple[int, ...] | None = None
+    keepdim: bool = False
+    dtype: DType | None = None
+
+    def _sum(self, call: CallLayer, input: Array, missing: Array) -> Any:
+        check_ordered(input.dtype)
+        kept = call(MaskedFill(), input, missing, 0)
+        return call(Sum(dim=self.dim, keepdim=self.keepdim, dtype=self.dtype), kept)
+
+
+@register("aten::nansum", positional=("input", "dim", "keepdim", "dtype"))
+class NanSum(_OfNumbers):
+    """The sum over dim of all elements that are numbers."""
+
+    def compose(self, call: CallLayer, input: Array) -> Any:
+        return self._sum(call, input, call(FUNCTIONS["isnan"](), input))
+
+
+@register("aten::nanmean", positional=("input", "dim", "keepdim", "dtype"))
+class NanMean(_OfNumbers):
+    """The mean over dim of all elements that are numbers."""
+
+    def compose(self, call: CallLayer, input: Array) -> Any:
+        Mean(dtype=self.dtype)._result_dtype(input.dtype)  # refuses integers
+        missing = call(FUNCTIONS["isnan"](), input)
+        count = call(Sum(dim=self.dim, keepdim=self.keepdim), call(FUNCTIONS["logical_not"](), missing))
+        return call(Div(), self._sum(call, input, missing), count)

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from engine.errors import ShapeError
 from engine.ir.dims import largest, smallest
-from engine.layers.definition.layer import Layer
+from engine.layers.definition.composite import CallLayer, Composite
 from engine.layers.definition.registry import register
 from engine.layers.operands.axes import checked_axes, sizes
 from engine.layers.operands.fitting import check_shape
-from engine.layers.operands.precision import summed_dtype
 from engine.layers.operands.views import diagonal
-from engine.layers.shape.shape import Rearrangement
+from engine.layers.reduction.reduction import Sum
+from engine.layers.shape.shape import Flatten, Rearrangement
 from engine.promotion import cast
-from engine.tensor import Array, Dim, Number, Shape, TensorSpec, format_shape, product
+from engine.tensor import Array, Dim, Number, Shape, TensorSpec, format_shape
 
 
+@register("aten::linalg_diagonal", positional=("input", "offset", "dim1", "dim2"), presets={"dim1": -2, "dim2": -1})
 @register("torch.diagonal", "aten::diagonal", "aten::diagonal_copy", positional=("input", "offset", "dim1", "dim2"))
 class Diagonal(Rearrangement):
     """A diagonal of each plane (dim1, dim2), as the last axis."""
@@ -38,14 +41,6 @@ class Diagonal(Rearrangement):
             raise ShapeError("a matrix is needed", found=f"{rank} dimensions", expected="at least 2")
         first, second = checked_axes((self.dim1, self.dim2), rank)
         return first, second
-
-
-@register("aten::linalg_diagonal", positional=("input", "offset", "dim1", "dim2"))
-class MatrixDiagonal(Diagonal):
-    """A diagonal of each plane (dim1, dim2), by default the last two axes, as the last axis."""
-
-    dim1: int = -2
-    dim2: int = -1
 
 
 def _length(rows: Dim, columns: Dim, offset: int) -> Dim:
@@ -107,48 +102,36 @@ class DiagonalEmbed(Rearrangement):
 
 
 @register("torch.diag")
-class Diag(Rearrangement):
+class Diag(Composite):
     """The matrix with a vector on its diagonal, or the diagonal of a matrix."""
 
     diagonal: int = 0
 
-    def infer(self, input: TensorSpec) -> TensorSpec:
-        return self._layer(input.rank).infer(input)
-
-    def forward(self, input: Array) -> Array:
-        return self._layer(input.ndim).forward(input)
-
-    def _layer(self, rank: int) -> Diagonal | DiagonalEmbed:
+    def compose(self, call: CallLayer, input: Array) -> Any:
+        rank = len(input.shape)
         if rank not in (1, 2):
             raise ShapeError("only vectors and matrices have a diagonal", found=f"{rank} dimensions", expected="1 or 2")
-        return DiagonalEmbed(offset=self.diagonal) if rank == 1 else Diagonal(offset=self.diagonal)
+        return call(DiagonalEmbed(offset=self.diagonal) if rank == 1 else Diagonal(offset=self.diagonal), input)
 
 
 @register("aten::diagflat")
-class DiagFlat(Rearrangement):
+class DiagFlat(Composite):
     """The matrix with all elements on its diagonal."""
 
     offset: int = 0
 
-    def infer(self, input: TensorSpec) -> TensorSpec:
-        return DiagonalEmbed(offset=self.offset).infer(TensorSpec((product(input.shape),), input.dtype))
-
-    def forward(self, input: Array) -> Array:
-        return DiagonalEmbed(offset=self.offset).forward(input.reshape(-1))
+    def compose(self, call: CallLayer, input: Array) -> Any:
+        return call(DiagonalEmbed(offset=self.offset), call(Flatten(), input))
 
 
 @register("torch.trace", "aten::trace")
-class Trace(Layer):
+class Trace(Composite):
     """The sum of a matrix' diagonal; integers and bools give int64."""
 
-    def infer(self, input: TensorSpec) -> TensorSpec:
-        if input.rank != 2:
+    def compose(self, call: CallLayer, input: Array) -> Any:
+        if len(input.shape) != 2:
             raise ShapeError("a matrix is needed", found=format_shape(input.shape), expected="2 dimensions")
-        return TensorSpec((), summed_dtype(input.dtype))
-
-    def forward(self, input: Array) -> Array:
-        dtype = self.infer(TensorSpec(input.shape, input.dtype)).dtype
-        return np.asarray(np.trace(input, dtype=dtype))
+        return call(Sum(), call(Diagonal(), input))
 
 
 @register("aten::fill_diagonal")

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from engine.cancellation import cancellable_quick
+from engine.expression import Input, List
 from engine.graph import RuntimeGraph, RuntimeOperand, RuntimeOperator
-from engine.layers.creation.container import Constant
+from engine.layers.creation.container import Constant, Expression, ListConstruct, TupleConstruct
 from engine.layers.definition.bound import Source
 from engine.layers.definition.known import is_repeatable
 from engine.layers.elementwise.identity import Dropout, RawIdentity
@@ -105,6 +106,18 @@ def only_consumer(operand: RuntimeOperand) -> RuntimeOperator | None:
     users = {id(op): op for op in operand.consumers}
     (op,) = users.values() if len(users) == 1 else (None,)
     return op if op is not None and op.layer is not None else None
+
+
+def packed(operand: RuntimeOperand) -> tuple[RuntimeOperand, ...] | None:
+    """Return the items of a tuple or list; None if unknown."""
+    maker = operand.producer
+    layer = None if maker is None else maker.definition
+    if maker is not None and isinstance(layer, (TupleConstruct, ListConstruct)):
+        return maker.inputs
+    if maker is None or not isinstance(layer, Expression) or not isinstance(layer.tree, List) or layer.shapes:
+        return None
+    items = [maker.inputs[each.index] for each in layer.tree.items if isinstance(each, Input)]
+    return tuple(items) if len(items) == len(layer.tree.items) else None
 
 
 def _is_annotation(operand: RuntimeOperand) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace as with_fields
 from typing import Final
 
@@ -85,7 +86,7 @@ class Rewriter:
         operators = [new for op in self._source.operators for new in self._new.get(op.name, (op,))]
         operators = [_fed(op, tuple(map(self.resolved, op.inputs))) for op in operators]
         names = self._returned(operators)
-        operators = [_renamed(op, names) for op in operators] if names else operators
+        operators = [renamed(op, names) for op in operators] if names else operators
         made = {name for op in operators for name in op.outputs}
         source, gone = self._source, set(names.values())
         known = {names.get(key, key): spec for key, spec in source.annotations.items() if key not in gone}
@@ -131,7 +132,8 @@ def _fed(op: Operator, inputs: tuple[str, ...]) -> Operator:
     return op if inputs == op.inputs else with_fields(op, inputs=inputs)
 
 
-def _renamed(op: Operator, names: dict[str, str]) -> Operator:
+def renamed(op: Operator, names: Mapping[str, str]) -> Operator:
+    """Return an operator with other names of its operands."""
     inputs, outputs = (tuple(names.get(name, name) for name in each) for each in (op.inputs, op.outputs))
     return op if (inputs, outputs) == (op.inputs, op.outputs) else with_fields(op, inputs=inputs, outputs=outputs)
 

@@ -12,11 +12,13 @@ from engine.errors import EngineError, RunCancelledError
 from engine.graph.batch.batch_axes import resized
 from engine.graph.batch.independence.rules.sizes import sizes
 from engine.graph.batch.independence.rules.table import check_numbers, rule_for
-from engine.graph.batch.independence.use import COUNTS, Operand, Use, adapted, use_of
+from engine.graph.batch.independence.use import COUNTS, Operand, Use, adapted, arranged, constant_operand, use_of
 from engine.graph.batch.independence.values import SHARED, SIZES, Items, Mixed, MixesError, Value, leaves, nested
 from engine.graph.operator import RuntimeOperator
 from engine.graph.runtime_graph import RuntimeGraph
+from engine.layers.definition.composite import Composite, inferred
 from engine.layers.definition.known import is_repeatable
+from engine.layers.definition.layer import Layer
 from engine.tensor import TensorSpec
 
 
@@ -134,6 +136,8 @@ def _concluded(use: Use) -> Value:
     if found is not None:
         return found
     rule = rule_for(use.layer)
+    if rule is None and isinstance(use.layer, Composite):
+        return _composed(use, use.layer)
     if rule is None:
         inner = adapted(use)
         if inner is None:
@@ -141,6 +145,28 @@ def _concluded(use: Use) -> Value:
         return _concluded(inner)
     check_numbers(rule, use)
     return rule(use)
+
+
+def _composed(use: Use, layer: Composite) -> Value:
+    """Follow the operators of a decomposition.
+
+    Raises:
+        MixesError: one of them does not keep the items apart.
+    """
+
+    def call(inner: Layer, *given: Any) -> Any:
+        operands = [each if isinstance(each, Operand) else constant_operand(each) for each in given]
+        found = [inferred(inner, *(each.specs[k] for each in operands)) for k, _ in enumerate(COUNTS)]
+        results = [*zip(*found, strict=True)] if isinstance(found[0], tuple) else [tuple(found)]
+        if all(each.is_shared for each in operands):
+            values: Sequence[Value] = [nested(lambda _: SHARED, specs[1]) for specs in results]
+        else:
+            values = _checked(_concluded(arranged(inner, operands, {}, results)), results)
+        outputs = tuple(map(Operand, values, results))
+        return outputs if isinstance(found[0], tuple) else outputs[0]
+
+    result = layer.compose(call, *use.operands)
+    return tuple(each.value for each in result) if isinstance(result, tuple) else result.value
 
 
 def _declared(use: Use, axis: int) -> Value:

@@ -49,6 +49,11 @@ class Operand:
         return self.spec.sizes
 
     @property
+    def dtype(self) -> Any:
+        """Its dtype."""
+        return self.spec.dtype
+
+    @property
     def rank(self) -> int:
         """Its number of dimensions."""
         return len(self.shape)
@@ -185,7 +190,7 @@ def use_of(layer: BoundLayer, inputs: Sequence[Operand], results: Sequence[tuple
     positional = [_argument(source, inputs) for source in layer.positional]
     keywords = {name: _argument(source, inputs) for name, source in layer.keywords.items()}
     parameters = {name: inputs[index] for name, index in layer.dynamic.items()}
-    return _arranged(_with_parameters(layer, inputs), positional, keywords, results, parameters)
+    return arranged(_with_parameters(layer, inputs), positional, keywords, results, parameters)
 
 
 def adapted(use: Use) -> Use | None:
@@ -196,16 +201,17 @@ def adapted(use: Use) -> Use | None:
         layer = use.layer.canonical(*(operand.spec for operand in use.operands))
     except EngineError:
         return None
-    return _arranged(layer, use.operands, {}, use.results, use.parameters)
+    return arranged(layer, use.operands, {}, use.results, use.parameters)
 
 
-def _arranged(
+def arranged(
     layer: Layer,
     positional: Sequence[Operand],
     keywords: Mapping[str, Operand],
     results: Sequence[tuple[Any, ...]],
     parameters: Mapping[str, Operand] | None = None,
 ) -> Use:
+    """Return the use of a layer, with its operands by their names."""
     names = operand_names(type(layer), _LEADING)  # type: ignore[arg-type]  # classes are hashable
     given = {**dict(zip(names, positional, strict=False)), **keywords}
     # In the order of ``forward``; a file may have keywords in any order.

@@ -32,7 +32,7 @@ from engine.tensor import Array, DType, dtype_name
 # Most elements with a table of indices.
 _MAX_ELEMENTS = 2**20
 MOVES_FIRST: tuple[type[Layer], ...] = (
-    Pad, Unfold, FftShift, IfftShift, diagonal.DiagonalEmbed, diagonal.DiagFlat, diagonal.Diag, expand.Repeat,
+    Pad, Unfold, FftShift, IfftShift, diagonal.DiagonalEmbed, expand.Repeat,
     expand.RepeatInterleave, expand.Tile, gather.GatherElements, gather.GatherND, gather.OnnxGather,
     image.CenterCropPad, image.DepthToSpace, image.SpaceToDepth, masking.LowerTriangle, masking.UpperTriangle,
     onnx_shape.OnnxExpand, onnx_shape.OnnxSlice, onnx_shape.OnnxTile, pad.OnnxPad, permute.Flip,

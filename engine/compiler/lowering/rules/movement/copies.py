@@ -25,11 +25,9 @@ from engine.layers.elementwise.activation import GLU
 from engine.layers.elementwise.complex import Complex, Imag, Polar, Real, ViewAsComplex, ViewAsReal
 from engine.layers.indexing.masking import LowerTriangle, UpperTriangle
 from engine.layers.indexing.slicing import SliceCopy, SliceScatter
-from engine.layers.linear.product import Cross
 from engine.layers.onnx.operands.constants import whole_numbers
 from engine.layers.onnx.vision.image import Col2Im
 from engine.layers.operands.axes import checked_axis
-from engine.layers.shape.diagonal import Diag
 from engine.layers.shape.expand import Repeat, Tile
 from engine.layers.shape.join import PadSequence, Stack
 from engine.layers.shape.permute import Flip, FlipOne
@@ -77,17 +75,6 @@ def lower_pairs(context: Context) -> Lowered:
     return context.lowered(derived(pairs, pairs.meta.view(COMPLEX64)[..., 0]), *copies)
 
 
-@kernels_for(Diag)
-def lower_diag(context: Context) -> Lowered:
-    """Lower the diagonal of a matrix, or a matrix with a given diagonal."""
-    x, offset = context.tensor(0), context.layer(Diag).diagonal
-    if len(x.shape) == 2:
-        return context.lowered(derived(x, x.meta.diagonal(offset)))
-    target = context.allocate(is_image=False)
-    line = derived(target, target.meta.diagonal(offset))
-    return context.lowered(target, fill(context, target, 0.0), context.copy(x, line))
-
-
 @kernels_for(SliceCopy, SliceScatter)
 def lower_slice_copy(context: Context) -> Lowered:
     """Lower the input with another tensor in place of a slice."""
@@ -98,26 +85,6 @@ def lower_slice_copy(context: Context) -> Lowered:
     if place.meta.size:
         steps.append(context.copy(derived(source, source.meta.broadcast_to(place.shape)), place))
     return context.lowered(target, *steps)
-
-
-@kernels_for(Cross)
-def lower_cross(context: Context) -> Lowered:
-    """Lower a1 * b2 - a2 * b1 and so on, one component after the other."""
-    sizes, composition = context.result_spec.sizes, Composition(context)
-    dim = context.layer(Cross).dim
-    axis = sizes.index(3) if dim is None else checked_axis(dim, len(sizes))
-    a, b = (derived(each, each.meta.broadcast_to(sizes)) for each in (context.tensor(0), context.tensor(1)))
-    target = context.allocate(is_image=False)
-    tree = apply("sub", apply("mul", Operand(0), Operand(1)), apply("mul", Operand(2), Operand(3)))
-    for k in range(3):
-        after, before = (k + 1) % 3, (k + 2) % 3
-        parts = [_component(view, axis, at) for view, at in ((a, after), (b, before), (a, before), (b, after))]
-        composition.map(tree, *parts, target=_component(target, axis, k))
-    return context.lowered(target, *composition.steps)
-
-
-def _component(view: View, axis: int, at: int) -> View:
-    return derived(view, view.meta.moveaxis(axis, 0)[at])
 
 
 @kernels_for(Fold)

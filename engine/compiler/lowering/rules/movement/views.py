@@ -62,7 +62,6 @@ VIEWS = (
     identity.RawDropout,
     complex.Resolved,
     diagonal.Diagonal,
-    diagonal.MatrixDiagonal,
 )
 # Most dimensions of a roll, each of which doubles the copies.
 MAX_ROLLED = 3

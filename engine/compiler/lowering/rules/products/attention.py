@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 
@@ -28,26 +29,30 @@ from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError,
 from engine.compiler.storage import FLOAT32, View, row_major, spaced_rows
 from engine.graph.operand import RuntimeOperand
 from engine.ir.dims import is_symbolic
-from engine.layers.attention.attention import ScaledDotProductAttention
+from engine.layers.attention.attention import MaskedAttention, ScaledDotProductAttention
 from engine.passes import ATTENTION
+from engine.passes.support.facts import is_static, only_consumer
+from engine.passes.support.permutations import PERMUTATIONS, order_of
 from engine.tensor import Array
 
 PRODUCT = apply("mul", Operand(0), Operand(1))
 
 
-@kernels_for(ScaledDotProductAttention, doubles=True)
+@kernels_for(ScaledDotProductAttention, MaskedAttention, doubles=True)
 def lower_attention(context: Context) -> Lowered:
-    """Lower softmax(query @ key.T * scale + mask) @ value, with or without grouped heads."""
+    """Lower softmax(query @ key.T * scale + masks) @ value, with or without grouped heads."""
     layer = context.layer(ScaledDotProductAttention)
     query, key, value = (context.tensor(index) for index in range(3))
-    mask = mask_of(context, context.argument(3), "keep")
-    target = context.lowering.allocate(context.op.outputs[0], is_image=False)
+    kind: Literal["keep", "drop"] = "drop" if isinstance(layer, MaskedAttention) else "keep"
+    masks = [mask_of(context, each, kind) for each in context.arguments()[3:]]
+    output = context.op.outputs[0]
+    target = context.lowering.allocate(output, is_image=False, order=_order_of_reader(output, len(query.shape)))
     attn = AttentionOperands(
         query=query,
         key=key,
         value=value,
         target=target,
-        masks=() if mask is None else (mask,),
+        masks=[mask for mask in masks if mask is not None],
         scale=1 / math.sqrt(query.shape[-1]) if layer.scale is None else layer.scale,
         is_causal=layer.is_causal,
     )
@@ -55,6 +60,13 @@ def lower_attention(context: Context) -> Lowered:
         attn = in_groups(attn)
     steps = attention_steps(context, attn) if context.dtype == FLOAT32 else unfused_attention(context, attn)[1]
     return context.lowered(target, *steps)
+
+
+def _order_of_reader(output: RuntimeOperand, rank: int) -> tuple[int, ...] | None:
+    """Return the memory order that makes a permutation of the result, which joins the heads, contiguous."""
+    reader = only_consumer(output)
+    layer = None if reader is None or not is_static(reader) else reader.definition
+    return order_of(layer, rank) if layer is not None and type(layer) in PERMUTATIONS else None
 
 
 def lower_chain(context: Context, chain: Chain) -> Lowered:
@@ -67,7 +79,8 @@ def lower_chain(context: Context, chain: Chain) -> Lowered:
             PRODUCT, query, split_batch(context.stored(_value_of(context, each.source)), each.batch, finest)
         )
     columns = _factor(context, chain.columns, first, finest)
-    target = context.lowering.allocate(context.op.outputs[0], is_image=False)
+    output = context.op.outputs[0]
+    target = context.lowering.allocate(output, is_image=False, order=_order_of_reader(output, len(last)))
     attn = AttentionOperands(
         query=query,
         key=derived(columns, columns.meta.swapaxes(-1, -2)),

@@ -19,7 +19,6 @@ from engine.compiler.kernels.products.product import (
 )
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.fusion import Fused, ImageOf, Result, fuse_following, unfused
-from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.convolution.conv_geometry import ConvParameters
 from engine.compiler.lowering.rules.convolution.conv_kernels import direct
 from engine.compiler.lowering.rules.convolution.conv_steps import packed_in_run
@@ -29,7 +28,7 @@ from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError,
 from engine.compiler.storage import View, inverse, row_major
 from engine.ir.strided import Strided
 from engine.layers.linear.linear import Linear
-from engine.layers.linear.matmul import AddBatchSum, AddMatmul, Matmul
+from engine.layers.linear.matmul import AddMatmul, Matmul
 from engine.layers.onnx.products.matmul import Gemm
 from engine.promotion import broadcast_sizes
 from engine.tensor import Array
@@ -53,18 +52,6 @@ def lower_add_matmul(context: Context) -> Lowered:
     """Lower beta * input + alpha * (first @ second)."""
     layer = context.layer(AddMatmul)
     return _added(context, (0, layer.beta), (context.tensor(1), context.tensor(2)), context.argument(2), layer.alpha)
-
-
-@kernels_for(AddBatchSum, doubles=True)
-def lower_add_batch_sum(context: Context) -> Lowered:
-    """Lower beta * input + alpha * sum(first @ second) over the batch, as one product."""
-    layer, (first, second) = context.layer(AddBatchSum), (context.tensor(1), context.tensor(2))
-    batch, rows, terms = first.shape
-    composition = Composition(context)
-    left = composition.shaped(derived(first, first.meta.transpose(1, 0, 2)), (rows, batch * terms))
-    right = composition.shaped(second, (batch * terms, second.shape[2]))
-    lowered = _added(context, (0, layer.beta), (left, right), None, layer.alpha)
-    return Lowered(views=lowered.views, steps=[*composition.steps, *lowered.steps], fusions=lowered.fusions)
 
 
 @kernels_for(Gemm, doubles=True)

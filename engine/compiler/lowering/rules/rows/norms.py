@@ -13,9 +13,7 @@ from engine.compiler.lowering.steps import Lowered, NotLoweredError
 from engine.compiler.lowering.terms.functions import power
 from engine.compiler.storage import View
 from engine.layers.definition.layer import Layer
-from engine.layers.operands.axes import checked_axis
 from engine.layers.reduction.deviation import Deviation, Norm, Variance
-from engine.layers.reduction.distance import Normalize
 from engine.layers.reduction.reduction import LogSumExp, Reduction, SumToSize
 
 X, Y = Operand(0), Operand(1)
@@ -80,18 +78,6 @@ def lower_norm(context: Context) -> Lowered:
     p = context.layer(Norm).p
     before, mode, after = norm_of(2.0 if p is None or p == "fro" else float(p))
     return _result(composition, after, composition.reduce(composition.each(before, x), axes, mode))
-
-
-@kernels_for(Normalize, doubles=True)
-def lower_normalize(context: Context) -> Lowered:
-    """Lower x / max(norm(x), eps) along one axis."""
-    x, layer, composition = context.tensor(0), context.layer(Normalize), Composition(context)
-    if not x.shape:
-        raise NotLoweredError("its operand is a scalar")
-    before, mode, after = norm_of(float(layer.p))
-    length = composition.reduce(composition.each(before, x), [checked_axis(layer.dim, len(x.shape))], mode)
-    length = composition.map(apply("max", after, layer.eps), length)
-    return composition.finish(apply("div", X, Y), x, length)
 
 
 def norm_of(p: float) -> tuple[Expr, Mode, Expr]:

@@ -133,17 +133,6 @@ def distances(use: Use) -> Value:
     raise MixesError("takes distances between items")
 
 
-@rule(product.Vecdot)
-def vecdot(use: Use) -> Value:
-    """Follow products of rows summed along an axis."""
-    items: Items = broadcast(use.operands)
-    rank = max(each.rank for each in use.operands)
-    axis = checked_axis(use.layer.dim, rank)  # type: ignore[attr-defined]
-    if items.axis == axis:
-        raise MixesError("sums over the batch axis")
-    return items.at(items.axis - (axis < items.axis))
-
-
 @rule(product.Cross)
 def cross(use: Use) -> Value:
     """Follow products of vectors of three along an axis."""

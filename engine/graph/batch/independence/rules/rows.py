@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.graph.batch.independence.rules.elementwise import broadcast
 from engine.graph.batch.independence.rules.table import kept, rule
 from engine.graph.batch.independence.use import Use
 from engine.graph.batch.independence.values import Items, MixesError, Value
-from engine.layers.linear.linalg_norm import LinalgNorm
+from engine.layers.linear.linalg_norm import SingularNorm
 from engine.layers.normalisation import layer_norm, softmax
 from engine.layers.onnx.elementwise.arithmetic import Det
 from engine.layers.onnx.indexing.search import OnnxTopK, _Last
 from engine.layers.onnx.shape.signal import DFT
 from engine.layers.operands.axes import checked_axes, checked_axis
-from engine.layers.reduction import deviation, distance, extremum, reduction, scan
+from engine.layers.reduction import extremum, reduction, scan
 from engine.layers.signal.fourier import OneAxis, SeveralAxes
 from engine.layers.sorting import order_statistics, sorting
 
@@ -37,8 +36,8 @@ def reduction_rule(use: Use) -> Value:
 
 
 @rule(
-    extremum._ArgExtreme, extremum._Pair, extremum.AMinMax, order_statistics._Chosen, order_statistics.Quantile,
-    sorting.KthValue, LinalgNorm, deviation._WithMean,
+    extremum._ArgExtreme, extremum._Pair, order_statistics._Chosen, order_statistics.Quantile,
+    sorting.KthValue, SingularNorm,
 )  # fmt: skip
 def reduction_along(use: Use) -> Value:
     """Follow one element of each row, and its position; without a dim, of all elements."""
@@ -69,8 +68,7 @@ def softmax_rule(use: Use) -> Value:
 
 
 @rule(
-    scan._Scan, scan._RunningExtreme, sorting.Sort, sorting.ArgSort, sorting.TopK, distance.Normalize, OneAxis,
-    OnnxTopK,
+    scan._Scan, scan._RunningExtreme, sorting.Sort, sorting.ArgSort, sorting.TopK, OneAxis, OnnxTopK,
 )  # fmt: skip
 def along(use: Use) -> Value:
     """Follow rows of an axis that are scanned, sorted or transformed by themselves."""
@@ -119,22 +117,6 @@ def trailing_norm(use: Use) -> Value:
     rank = use["input"].rank
     count = len(use.layer.normalized_shape)  # type: ignore[attr-defined]
     return kept(use.batch("input"), tuple(range(rank - count, rank)), "normalises over")
-
-
-@rule(distance.PairwiseDistance)
-def pairwise(use: Use) -> Value:
-    """Follow the distance of vectors along the last axis."""
-    items = broadcast(use.operands)
-    rank = max(each.rank for each in use.operands if each.is_given)
-    return reduced(items, (rank - 1,), use.layer.keepdim)  # type: ignore[attr-defined]
-
-
-@rule(distance.CosineSimilarity)
-def cosine(use: Use) -> Value:
-    """Follow the angle of vectors along an axis."""
-    items = broadcast(use.operands)
-    rank = max(each.rank for each in use.operands if each.is_given)
-    return reduced(items, (checked_axis(use.layer.dim, rank),), False)  # type: ignore[attr-defined]
 
 
 @rule(Det)

@@ -1,0 +1,146 @@
+"""Decomposition of operators that are written in others."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final
+
+import numpy as np
+
+from engine.cancellation import cancellable_quick
+from engine.errors import EngineError
+from engine.graph import RuntimeGraph, RuntimeOperand, RuntimeOperator
+from engine.layers import registry
+from engine.layers.definition.bound import BoundLayer, Source
+from engine.layers.definition.composite import Composite, inferred
+from engine.layers.definition.layer import Annotations, Layer
+from engine.layers.definition.overload import unfolded
+from engine.passes.support.facts import Facts, packed
+from engine.passes.support.rewriting import Rewriter, renamed, stored
+from engine.pnnx import Attribute, Graph, Operator
+from engine.promotion import is_reduced
+from engine.tensor import DType, Shape, TensorSpec
+
+PART: Final = "::"
+_PART: Final = re.compile(f"({PART}[0-9]+)+$")
+
+
+def origin(name: str) -> str:
+    """Return the name of the operator whose decomposition an operator belongs to; its own if there is none."""
+    return _PART.sub("", name)
+
+
+def decomposition(graph: RuntimeGraph) -> Graph:
+    """Replace operators that are written in others by those, for which there are kernels.
+
+    An operator stays if its decomposition depends on a size that is unknown before a run.
+    """
+    rewriter, facts = Rewriter(graph), Facts(graph)
+    for op in cancellable_quick(graph.operators):
+        bound = None if op.layer is None else unfolded(op.layer)
+        if bound is not None and isinstance(bound.layer, Composite):
+            try:
+                _Writer(op, rewriter, facts).write(bound)
+            except (EngineError, AttributeError, TypeError, ValueError):
+                continue
+    return rewriter.result()
+
+
+@dataclass(frozen=True, slots=True)
+class _Operand:
+    """Operand of the decomposition, by its name in the graph."""
+
+    name: str
+    spec: TensorSpec
+
+    @property
+    def shape(self) -> Shape:
+        return self.spec.shape
+
+    @property
+    def dtype(self) -> DType:
+        return self.spec.dtype
+
+
+class _Writer:
+    """Writer of the operators that one operator stands for."""
+
+    def __init__(self, op: RuntimeOperator, rewriter: Rewriter, facts: Facts) -> None:
+        self._op = op
+        self._rewriter = rewriter
+        self._facts = facts
+        self._made: list[Operator] = []
+        self._operands: dict[str, _Operand] = {}
+
+    def write(self, bound: BoundLayer) -> None:
+        """Replace the operator.
+
+        Raises:
+            EngineError, AttributeError, TypeError, ValueError: something about its operands is unknown.
+        """
+        known = [self._facts.known(each) for each in self._op.inputs]
+        layer: Any = bound.with_parameters(known) if bound.dynamic else bound.layer
+        attributes = {name: self._operand(each) for name, each in bound.keywords.items()}
+        result = layer.compose(self._call, *(self._operand(each) for each in bound.positional), **attributes)
+        results = result if isinstance(result, tuple) else (result,)
+        names = {each.name: out.name for each, out in zip(results, self._op.outputs, strict=True)}
+        *others, last = (renamed(each, names) for each in self._made)
+        if {*last.outputs} & {*names.values()}:
+            self._rewriter.replace(self._op, *others, replace(last, name=self._op.name))
+
+    def _operand(self, source: Source) -> object:
+        return source.constant if source.index is None else self._described(self._op.inputs[source.index])
+
+    def _described(self, operand: RuntimeOperand) -> object:
+        known, items = self._facts.known(operand), packed(operand)
+        if isinstance(known, TensorSpec) and is_reduced(known.dtype):
+            raise TypeError("half precision is rounded only once")
+        if isinstance(known, list | tuple) and items is not None:
+            return [self._described(each) for each in items]
+        if isinstance(known, list | tuple) and any(isinstance(each, TensorSpec) for each in known):
+            raise TypeError("the names of its tensors are unknown")
+        if not isinstance(known, TensorSpec):
+            return known
+        return self._operands.setdefault(operand.name, _Operand(operand.name, known))  # an operand may come twice
+
+    def _call(self, layer: Layer, *operands: Any) -> Any:
+        """Write the operator of a layer; return its results."""
+        result = inferred(layer, *(each.spec if isinstance(each, _Operand) else each for each in operands))
+        results = result if isinstance(result, tuple) else (result,)
+        if not all(isinstance(each, TensorSpec) for each in results):
+            raise TypeError("a result is unknown before a run")
+        name = self._rewriter.fresh(f"{self._op.name}{PART}{len(self._made) + 1}")
+        outputs = [_Operand(self._rewriter.fresh(name), each) for each in results]
+        self._made.append(_operator(layer, name, operands, tuple(each.name for each in outputs)))
+        return tuple(outputs) if isinstance(result, tuple) else outputs[0]
+
+
+def _operator(layer: Layer, name: str, operands: tuple[Any, ...], outputs: tuple[str, ...]) -> Operator:
+    signature = registry[registry.type_of(layer)]
+    inputs: list[str] = []
+    labels: list[str | None] = []
+    attributes: dict[str, Attribute] = {}
+    params = dict(_parameters(layer, signature.presets))
+    names = [*signature.operands] if not signature.is_variadic else [None] * len(operands)
+    for label, each in zip(names, operands, strict=False):
+        if isinstance(each, _Operand):
+            inputs.append(each.name)
+            labels.append(label)
+        elif isinstance(each, np.ndarray) and label is not None:
+            attributes[label] = stored(each)
+        elif label is None:
+            raise TypeError("an operand is unknown before a run")
+        elif each is not signature.operands[label]:
+            params[label] = each
+    return Operator(signature.type, name, tuple(inputs), outputs, params, attributes, tuple(labels))
+
+
+def _parameters(layer: Layer, presets: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for each in fields(layer):
+        value = getattr(layer, each.name)
+        if isinstance(value, np.dtype):  # numpy takes None for float64, so it is not compared
+            yield each.name, f"torch.{value.name}"
+        elif not isinstance(value, Annotations) and each.name not in presets and value != each.default:
+            yield each.name, value
