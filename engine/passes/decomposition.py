@@ -48,7 +48,7 @@ def decomposition(graph: RuntimeGraph) -> Graph:
     return rewriter.result()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Operand:
     """Operand of the decomposition, by its name in the graph."""
 
@@ -103,7 +103,8 @@ class _Writer:
             raise TypeError("the names of its tensors are unknown")
         if not isinstance(known, TensorSpec):
             return known
-        return self._operands.setdefault(operand.name, _Operand(operand.name, known))  # an operand may come twice
+        # An operand that comes twice stays the same.
+        return self._operands.setdefault(operand.name, _Operand(operand.name, known))
 
     def _call(self, layer: Layer, *operands: Any) -> Any:
         """Write the operator of a layer; return its results."""
@@ -140,6 +141,8 @@ def _operator(layer: Layer, name: str, operands: tuple[Any, ...], outputs: tuple
 def _parameters(layer: Layer, presets: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for each in fields(layer):
         value = getattr(layer, each.name)
+        if isinstance(value, tuple) and None in value:
+            raise TypeError("a size is unknown before a run")
         if isinstance(value, np.dtype):  # numpy takes None for float64, so it is not compared
             yield each.name, f"torch.{value.name}"
         elif not isinstance(value, Annotations) and each.name not in presets and value != each.default:

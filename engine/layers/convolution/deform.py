@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from engine.errors import ShapeError
 from engine.layers.convolution.conv import filtered
 from engine.layers.convolution.filters import Filters, add_bias
 from engine.layers.convolution.window import Window, counts, sliding_windows
-from engine.layers.definition.layer import Layer
+from engine.layers.definition.composite import CallLayer, Composite
 from engine.layers.definition.registry import register
 from engine.layers.operands.axes import may_equal
 from engine.layers.operands.fitting import check_shape
@@ -33,6 +33,7 @@ _ARGUMENTS = (
     flags={"bias": ("bias",)},
     positional=("input", "offset", "mask"),
 )
+@register("engine.DeformConv2d", presets={"spatial_rank": 2})
 class DeformConv2d(Filters):
     """Convolution of bilinear samples taken at tap + offset, each multiplied by its mask; zeros outside the image.
 
@@ -139,7 +140,7 @@ def _offset_groups(input: TensorSpec, operand: Operand, name: str, numbers: Dim,
     positional=_ARGUMENTS,
     renamed={f"arg_{place}": name for place, name in enumerate(_ARGUMENTS)},
 )
-class DeformConv2dFunction(Layer):
+class DeformConv2dFunction(Composite):
     """DeformConv2d as the custom operator spells it: the mask counts only with use_mask.
 
     Source:
@@ -156,9 +157,11 @@ class DeformConv2dFunction(Layer):
     offset_groups: int = 1
     use_mask: bool = True
 
-    @cached_property
-    def conv(self) -> DeformConv2d:
-        """The equivalent convolution."""
+    def __post_init__(self) -> None:
+        _ = self._conv
+
+    @property
+    def _conv(self) -> DeformConv2d:
         return DeformConv2d(
             spatial_rank=2,
             stride=(self.stride_h, self.stride_w),
@@ -167,15 +170,7 @@ class DeformConv2dFunction(Layer):
             groups=self.groups,
         )
 
-    def __post_init__(self) -> None:
-        _ = self.conv
-
-    def infer(self, input: Operand, weight: Operand, offset: Operand, mask: Operand, bias: Operand) -> TensorSpec:
-        return self.conv.infer(input, weight, offset, mask if self.use_mask else None, bias)
-
-    def forward(self, input: Array, weight: Array, offset: Array, mask: Array, bias: Array) -> Array:
-        return self.conv.forward(input, weight, offset, mask if self.use_mask else None, bias)
-
-    def flops(self, output: TensorSpec, *operands: object) -> int:
-        """Return the operations of the equivalent convolution."""
-        return self.conv.flops(output, *operands)
+    def compose(
+        self, call: CallLayer, input: Operand, weight: Operand, offset: Operand, mask: Operand, bias: Operand
+    ) -> Any:
+        return call(self._conv, input, weight, offset, mask if self.use_mask else None, bias)

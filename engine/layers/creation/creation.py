@@ -46,25 +46,11 @@ class Creation(Layer):
         return TensorSpec(self.size, self.wanted or FLOAT32)
 
 
-@register("torch.zeros", "torch.empty", ignored=PLACEMENT)
-class Zeros(Creation):
-    """All 0, also for empty, whose contents PyTorch leaves undefined."""
-
-    def forward(self) -> Array:
-        return np.zeros(sizes(self.size), self.wanted or FLOAT32)
-
-
-@register("torch.ones", ignored=PLACEMENT)
-class Ones(Creation):
-    """All 1."""
-
-    def forward(self) -> Array:
-        return np.ones(sizes(self.size), self.wanted or FLOAT32)
-
-
+@register("torch.zeros", "torch.empty", ignored=PLACEMENT, presets={"fill_value": 0.0})
+@register("torch.ones", ignored=PLACEMENT, presets={"fill_value": 1.0})
 @register("torch.full", ignored=PLACEMENT)
 class Full(Creation):
-    """All fill_value; without dtype in that of the value: int64, float32 or bool."""
+    """All fill_value, 0 for empty; without dtype in that of the value: int64, float32 or bool."""
 
     def infer(self, fill_value: TensorSpec | Number = 0) -> TensorSpec:
         check_single(fill_value)
@@ -86,22 +72,8 @@ class LikeInput(Layer):
         return TensorSpec(input.shape, self.dtype or input.dtype)
 
 
-@register("torch.zeros_like", "torch.empty_like", ignored=PLACEMENT)
-class ZerosLike(LikeInput):
-    """All 0, in the shape of input."""
-
-    def forward(self, input: Array) -> Array:
-        return np.zeros(input.shape, self.dtype or input.dtype)
-
-
-@register("torch.ones_like", ignored=PLACEMENT)
-class OnesLike(LikeInput):
-    """All 1, in the shape of input."""
-
-    def forward(self, input: Array) -> Array:
-        return np.ones(input.shape, self.dtype or input.dtype)
-
-
+@register("torch.zeros_like", "torch.empty_like", ignored=PLACEMENT, presets={"fill_value": 0})
+@register("torch.ones_like", ignored=PLACEMENT, presets={"fill_value": 1})
 @register("torch.full_like", ignored=PLACEMENT)
 class FullLike(LikeInput):
     """All fill_value, in the shape of input and, without dtype, in its dtype."""
@@ -110,39 +82,20 @@ class FullLike(LikeInput):
         return np.full(input.shape, cast(fill_value, self.dtype or input.dtype))
 
 
-class NewTensor(Layer):
-    """Base of layers that make a tensor of another size in the input's dtype."""
+@register("Tensor.new_zeros", "Tensor.new_empty", ignored=PLACEMENT, presets={"fill_value": 0})
+@register("Tensor.new_ones", ignored=PLACEMENT, presets={"fill_value": 1})
+@register("Tensor.new_full", ignored=PLACEMENT)
+class NewFull(Layer):
+    """All fill_value, in another size and in the dtype of input."""
 
     does_arithmetic = False
 
     size: tuple[Dim, ...]
     dtype: DType | None = None
 
-    def infer(self, input: TensorSpec, *values: object) -> TensorSpec:
-        for value in values:
-            check_single(value)
+    def infer(self, input: TensorSpec, fill_value: TensorSpec | Number) -> TensorSpec:
+        check_single(fill_value)
         return TensorSpec(self.size, self.dtype or input.dtype)
-
-
-@register("Tensor.new_zeros", "Tensor.new_empty", ignored=PLACEMENT)
-class NewZeros(NewTensor):
-    """All 0, in the dtype of input."""
-
-    def forward(self, input: Array) -> Array:
-        return np.zeros(sizes(self.size), self.dtype or input.dtype)
-
-
-@register("Tensor.new_ones", ignored=PLACEMENT)
-class NewOnes(NewTensor):
-    """All 1, in the dtype of input."""
-
-    def forward(self, input: Array) -> Array:
-        return np.ones(sizes(self.size), self.dtype or input.dtype)
-
-
-@register("Tensor.new_full", ignored=PLACEMENT)
-class NewFull(NewTensor):
-    """All fill_value, in the dtype of input."""
 
     def forward(self, input: Array, fill_value: Array | Number) -> Array:
         check_single(fill_value)

@@ -86,7 +86,8 @@ def bind(
         ParameterError: an argument is missing, unknown, given twice or of the wrong kind.
     """
     _check_sizes(params)
-    given = {signature.renamed.get(key, key): value for key, value in params.items() if key not in signature.ignored}
+    given = {name: value for name, value in signature.presets.items() if name in signature.operands}
+    given |= {signature.renamed.get(key, key): value for key, value in params.items() if key not in signature.ignored}
     for flag in signature.flags:  # announces an attribute; for a functional type it may be the argument itself
         if isinstance(given.get(flag), (bool, int)):
             del given[flag]
@@ -159,7 +160,7 @@ def _match_labels(signature: Signature, n_inputs: int, labels: Sequence[str | No
 def _make_layer(
     signature: Signature, given: Mapping[str, object], operands: Mapping[str, int], annotations: Annotations
 ) -> Layer:
-    fields = dict(signature.presets)
+    fields = {name: value for name, value in signature.presets.items() if name in signature.fields}
     for name, value in given.items():
         if name in signature.fields and name not in operands:
             fields[name] = coerce_named(name, value, signature.fields[name])

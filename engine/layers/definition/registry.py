@@ -142,7 +142,7 @@ class Registry:
         """
         for type, signature in self._signatures.items():
             fixed = signature.presets.items()
-            if signature.layer is layer.__class__ and all(getattr(layer, name) == value for name, value in fixed):
+            if signature.layer is layer.__class__ and all(getattr(layer, name, None) == value for name, value in fixed):
                 return type
         raise UnsupportedOperatorError(f"no operator type has the layer {layer!r}")
 

@@ -33,7 +33,7 @@ class Signature:
     Args:
         type: the PNNX type name.
         layer: the class that computes it.
-        presets: fields this type fixes (``nn.UpsamplingBilinear2d`` is an Upsample with align_corners).
+        presets: fields and operands this type fixes (``nn.UpsamplingBilinear2d`` is an Upsample with align_corners).
         ignored: parameters that only describe (``nn.Conv2d`` repeats ``in_channels``).
         flags: boolean parameters that announce attributes: ``{"bias": ("bias",)}``.
         shapes: parameters that repeat the sizes of an attribute: ``{"weight": ("out_features", "in_features")}``;

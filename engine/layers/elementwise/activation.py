@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
-from engine.layers.definition.layer import Layer
+from engine.layers.creation.container import formula
+from engine.layers.definition.composite import CallLayer, Composite
+from engine.layers.definition.layer import Annotations
 from engine.layers.definition.registry import register
 from engine.layers.elementwise.base import UnaryFunction
 from engine.layers.operands.axes import checked_axis
 from engine.layers.operands.bounds import at_least, at_most
 from engine.layers.operands.precision import widened
-from engine.promotion import cast, float_dtype
+from engine.layers.shape.split import Chunk
+from engine.promotion import cast
 from engine.special import gelu
-from engine.tensor import Array, Shape, TensorSpec
+from engine.tensor import Array
 
 
 @register("nn.Sigmoid", "F.sigmoid")
@@ -135,7 +138,7 @@ class SELU(UnaryFunction):
 
 
 @register("nn.GLU", "F.glu")
-class GLU(Layer):
+class GLU(Composite):
     """First half times sigmoid(second half), along dim.
 
     Raises:
@@ -144,24 +147,16 @@ class GLU(Layer):
 
     dim: int = -1
 
-    def infer(self, input: TensorSpec) -> TensorSpec:
-        axis = self._axis(input.shape)
-        size = input.shape[axis]
-        shape = (*input.shape[:axis], None if size is None else size // 2, *input.shape[axis + 1 :])
-        return TensorSpec(shape, float_dtype(input.dtype))
-
-    def forward(self, input: Array) -> Array:
-        values, gates = np.split(widened(input), 2, axis=self._axis(input.shape))
-        with np.errstate(all="ignore"):
-            return cast(values / (1 + np.exp(-gates)), float_dtype(input.dtype))
-
-    def _axis(self, shape: Shape) -> int:
+    def compose(self, call: CallLayer, input: Array) -> Any:
+        shape = input.shape
         if not shape:
             raise ShapeError("a 0-dim tensor cannot be halved")
-        axis = checked_axis(self.dim, len(shape))
-        if (shape[axis] or 0) % 2:
-            raise ShapeError(f"dimension {self.dim} cannot be halved", found=shape[axis], expected="an even size")
-        return axis
+        size = shape[checked_axis(self.dim, len(shape))]
+        if (size or 0) % 2:
+            raise ShapeError(f"dimension {self.dim} cannot be halved", found=size, expected="an even size")
+        halves = Chunk(chunks=2, dim=self.dim, annotations=Annotations(outputs=(None, None)))
+        values, gates = call(halves, input)
+        return formula(call, "mul(@0,@1)", values, call(Sigmoid(), gates))
 
 
 def _joined(x: Array, below: Array, alpha: float) -> Array:

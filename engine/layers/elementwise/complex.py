@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from engine.errors import ShapeError
+from engine.layers.creation.container import formula
+from engine.layers.definition.composite import CallLayer, Composite
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
 from engine.layers.operands.axes import sizes
@@ -51,16 +53,11 @@ class Complex(Layer):
 
 
 @register("torch.polar", "aten::polar")
-class Polar(Complex):
+class Polar(Composite):
     """abs * (cos(angle) + i sin(angle))."""
 
-    def infer(self, abs: TensorSpec, angle: TensorSpec) -> TensorSpec:
-        return super().infer(abs, angle)
-
-    def forward(self, abs: Array, angle: Array) -> Array:
-        self.infer(TensorSpec(abs.shape, abs.dtype), TensorSpec(angle.shape, angle.dtype))
-        with np.errstate(all="ignore"):
-            return super().forward(np.asarray(abs * np.cos(angle)), np.asarray(abs * np.sin(angle)))
+    def compose(self, call: CallLayer, abs: Array, angle: Array) -> Any:
+        return call(Complex(), *(formula(call, f"mul(@0,{name}(@1))", abs, angle) for name in ("cos", "sin")))
 
 
 @register("torch.real")

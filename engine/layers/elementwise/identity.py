@@ -23,6 +23,10 @@ class _Unchanged(Layer):
         return input
 
 
+@register(
+    "aten::dropout", "aten::feature_dropout", "aten::alpha_dropout", "aten::feature_alpha_dropout",
+    positional=("input", "p", "training"),
+)  # fmt: skip
 @register(*_MODULES, *_FUNCTIONS, ignored=("inplace",))
 class Dropout(_Unchanged):
     """The input: dropout does nothing at inference."""
@@ -45,14 +49,6 @@ class Identity(_Unchanged):
 
     def forward(self, input: Array) -> Array:
         return input
-
-
-@register(
-    "aten::dropout", "aten::feature_dropout", "aten::alpha_dropout", "aten::feature_alpha_dropout",
-    positional=("input", "p", "training"),
-)  # fmt: skip
-class RawDropout(Dropout):
-    """The input; the training flag comes as an operand."""
 
 
 @register("aten::contiguous", "aten::clone", "aten::detach", "aten::alias", "aten::alias_copy", "aten::detach_copy")

@@ -30,6 +30,8 @@ def _wide(operand: Array | Number, dtype: DType) -> Array:
     return cast(cast(operand, dtype) if isinstance(operand, np.ndarray) else operand, working_dtype(dtype))
 
 
+@register("aten::clamp_max", positional=("input", "max"))
+@register("aten::clamp_min", positional=("input", "min"))
 @register("torch.clamp", "torch.clip")
 class Clamp(Layer):
     """min(max(x, min), max), in the common dtype; max wins where min is larger. NaN in any operand gives NaN.
@@ -54,28 +56,6 @@ class Clamp(Layer):
             if high is not None:
                 result = np.minimum(result, high)
         return np.asarray(result)
-
-
-@register("aten::clamp_min")
-class ClampMin(Layer):
-    """max(x, min)."""
-
-    def infer(self, input: TensorSpec, min: Any) -> TensorSpec:
-        return Clamp().infer(input, min)
-
-    def forward(self, input: Array, min: Any) -> Array:
-        return Clamp().forward(input, min)
-
-
-@register("aten::clamp_max")
-class ClampMax(Layer):
-    """min(x, max)."""
-
-    def infer(self, input: TensorSpec, max: Any) -> TensorSpec:
-        return Clamp().infer(input, None, max)
-
-    def forward(self, input: Array, max: Any) -> Array:
-        return Clamp().forward(input, None, max)
 
 
 def between(start: Array, end: Array, weight: Array) -> Array:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
+from engine.layers.definition.composite import CallLayer, Composite
 from engine.layers.definition.registry import register
+from engine.layers.elementwise.complex import Conjugate
 from engine.layers.operands.axes import checked_axes, checked_axis, checked_order
 from engine.layers.shape.shape import Rearrangement
 from engine.tensor import Array, TensorSpec
@@ -76,12 +80,11 @@ class BatchTranspose(_Permutation):
 
 
 @register("aten::mH")
-class Adjoint(BatchTranspose):
+class Adjoint(Composite):
     """The last two axes swapped and every element conjugated."""
 
-    def forward(self, input: Array) -> Array:
-        transposed = super().forward(input)
-        return transposed.conj() if input.dtype.kind == "c" else transposed
+    def compose(self, call: CallLayer, input: Array) -> Any:
+        return call(Conjugate(), call(BatchTranspose(), input))
 
 
 @register("aten::movedim", positional=("input", "source", "destination"))
@@ -111,6 +114,8 @@ class _Mirror(Rearrangement):
         raise NotImplementedError
 
 
+@register("aten::fliplr", presets={"dims": (1,)})
+@register("aten::flipud", presets={"dims": (0,)})
 @register("torch.flip")
 class Flip(_Mirror):
     """Elements in reverse order along dims."""
@@ -123,12 +128,6 @@ class Flip(_Mirror):
 
     def _axes(self, rank: int) -> tuple[int, ...]:
         return checked_axes(self.dims, rank) if rank else ()
-
-
-@register("aten::fliplr", presets={"dims": (1,)})
-@register("aten::flipud", presets={"dims": (0,)})
-class FlipOne(Flip):
-    """Columns, or rows, in reverse order."""
 
 
 @register("torch.roll")
@@ -158,22 +157,16 @@ class Roll(_Mirror):
 
 
 @register("aten::rot90")
-class Rot90(Rearrangement):
+class Rot90(Composite):
     """A plane rotated by k quarter turns, from the first of dims towards the second."""
 
     k: int = 1
     dims: tuple[int, ...] = (0, 1)
 
-    def infer(self, input: TensorSpec) -> TensorSpec:
-        first, second = self._axes(input.rank)
-        swapped = {first: second, second: first} if self.k % 2 else {}
-        return TensorSpec(tuple(input.shape[swapped.get(axis, axis)] for axis in range(input.rank)), input.dtype)
-
-    def forward(self, input: Array) -> Array:
-        return np.rot90(input, self.k, self._axes(input.ndim))
-
-    def _axes(self, rank: int) -> tuple[int, int]:
-        axes = checked_axes(self.dims, rank)
+    def compose(self, call: CallLayer, input: Array) -> Any:
+        axes = checked_axes(self.dims, len(input.shape))
         if len(axes) != 2:
             raise ShapeError("a rotation needs a plane", found=list(self.dims), expected="two dims")
-        return axes[0], axes[1]
+        turns = self.k % 4
+        mirrored = call(Flip(dims=((), axes[1:], axes, axes[:1])[turns]), input)
+        return call(Transpose(dim0=axes[0], dim1=axes[1]), mirrored) if turns % 2 else mirrored

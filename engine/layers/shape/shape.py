@@ -132,6 +132,7 @@ class ReshapeAs(Rearrangement):
         return input.reshape(sizes(_fitted(other.shape, input.shape)))
 
 
+@register("aten::ravel", presets={"start_dim": 0, "end_dim": -1})
 @register("torch.flatten")
 class Flatten(_Reshaping):
     """Dimensions start_dim to end_dim merged; a 0-dim tensor becomes a vector of one element."""
@@ -144,11 +145,6 @@ class Flatten(_Reshaping):
         if start > end:
             raise ShapeError("start_dim comes after end_dim", found=f"{self.start_dim} and {self.end_dim}")
         return (*shape[:start], product(shape[start : end + 1]), *shape[end + 1 :])
-
-
-@register("aten::ravel", presets={"start_dim": 0, "end_dim": -1})
-class Ravel(Flatten):
-    """All elements in one dimension."""
 
 
 @register("Tensor.unflatten")

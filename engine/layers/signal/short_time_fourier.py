@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
+from engine.layers.convolution.pad import Pad
+from engine.layers.creation.container import formula
+from engine.layers.definition.composite import CallLayer, Composite
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.overload import overload
 from engine.layers.definition.registry import register
-from engine.layers.elementwise.complex import complex_dtype
-from engine.layers.operands.axes import sizes
+from engine.layers.elementwise.complex import Imag, Real, complex_dtype
+from engine.layers.elementwise.functions import FUNCTIONS
+from engine.layers.indexing.slicing import Slice
 from engine.layers.operands.spatial import LARGEST
+from engine.layers.reduction.deviation import Norm
+from engine.layers.shape.shape import Flatten, Unflatten
 from engine.layers.signal.framing import Framing
-from engine.limits import check_scratch
 from engine.promotion import real_dtype
-from engine.tensor import Array, Dim, DType, Shape, TensorSpec, dtype_name, format_shape
+from engine.tensor import Array, Dim, DType, Shape, TensorSpec, dtype_name, format_shape, spec_of
 
 
 class _ShortTime(Layer):
@@ -42,7 +48,7 @@ class _ShortTime(Layer):
             pad_mode=self.pad_mode,
         )
 
-    def _check_real(self, is_half: bool, *operands: TensorSpec | None) -> None:
+    def _check_real(self, is_half: bool, *operands: TensorSpec | Array | None) -> None:
         """Refuse complex numbers if only half of the symmetric spectrum is kept."""
         for each in operands:
             if is_half and each is not None and each.dtype.kind == "c":
@@ -159,7 +165,7 @@ overload(
 )
 
 
-class _Normalised(_ShortTime):
+class _Normalised(_ShortTime, Composite):
     """Base of torchaudio's layers; ``normalized`` is a bool, window or frame_length."""
 
     pad: int = 0
@@ -173,10 +179,16 @@ class _Normalised(_ShortTime):
         if self.normalized not in (True, False, "window", "frame_length") or self.pad < 0:
             raise ParameterError("unknown normalisation or padding", found=f"{self.normalized} and {self.pad}")
 
-    def factor(self, window: Array) -> float:
-        if self.normalized == "frame_length":
-            return math.sqrt(self.n_fft)
-        return math.sqrt(float((window * window).sum())) if self.normalized else 1.0
+    def _stft(self, layer: type[Stft | Istft], **given: Any) -> Layer:
+        """Return the transform of this size, hop and window."""
+        names = ("n_fft", "hop_length", "win_length", "center", "pad_mode", "onesided")
+        is_by_length = self.normalized == "frame_length"
+        return layer(**{name: getattr(self, name) for name in names}, normalized=is_by_length, **given)
+
+    def _scaled(self, call: CallLayer, x: Any, window: Array, function: str) -> Any:
+        """Divide or multiply by the norm of the window, if that is the normalisation."""
+        is_by_window = self.normalized in (True, "window")
+        return formula(call, f"{function}(@0,@1)", x, call(Norm(), window)) if is_by_window else x
 
 
 @register("torchaudio.functional.spectrogram")
@@ -189,22 +201,20 @@ class Spectrogram(_Normalised):
 
     power: float | None = 2.0
 
-    def infer(self, waveform: TensorSpec, window: TensorSpec) -> TensorSpec:
+    def compose(self, call: CallLayer, waveform: Array, window: Array) -> Any:
         self._check_real(bool(self.onesided), waveform, window)
-        length = waveform.shape[-1] if waveform.shape else 0
-        frames = self.framing.count(None if length is None else length + 2 * self.pad)
-        dtype = complex_dtype(waveform.dtype)
-        shape = (*waveform.shape[:-1], self.places(bool(self.onesided)), frames)
-        return TensorSpec(shape, dtype if self.power is None else real_dtype(dtype))
-
-    def forward(self, waveform: Array, window: Array) -> Array:
-        shape = self.infer(TensorSpec(waveform.shape, waveform.dtype), TensorSpec(window.shape, window.dtype)).shape
-        padded = (*waveform.shape[:-1], waveform.shape[-1] + 2 * self.pad)
-        check_scratch(padded, waveform.dtype, waveform.nbytes, "the padded signal")
-        signals = np.pad(waveform.reshape(-1, waveform.shape[-1]), ((0, 0), (self.pad, self.pad)))
-        spectrum = self._spectrum(signals, window, bool(self.onesided)) / waveform.dtype.type(self.factor(window))
-        spectrum = spectrum.reshape(sizes(shape))
-        return spectrum if self.power is None else np.asarray(np.abs(spectrum) ** waveform.dtype.type(self.power))
+        lead = waveform.shape[:-1]
+        signals = call(Flatten(end_dim=-2), waveform) if len(lead) > 1 else waveform
+        signals = call(Pad(pad=(self.pad, self.pad)), signals) if self.pad else signals
+        spectrum = call(self._stft(Stft, return_complex=True), signals, window)
+        spectrum = call(Unflatten(dim=0, sizes=(-1, *lead[1:])), spectrum) if len(lead) > 1 else spectrum
+        if self.power is None:
+            return self._scaled(call, spectrum, window, "div")
+        parts = [self._scaled(call, call(part(), spectrum), window, "div") for part in (Real, Imag)]
+        if self.power == 2:
+            return formula(call, "add(square(@0),square(@1))", *parts)
+        magnitude = call(FUNCTIONS["hypot"](), *parts)  # its square may overflow
+        return magnitude if self.power == 1 else formula(call, f"pow(@0,{self.power})", magnitude)
 
 
 @register("torchaudio.functional.inverse_spectrogram")
@@ -213,19 +223,16 @@ class InverseSpectrogram(_Normalised):
 
     length: int | None = None
 
-    def infer(self, spectrogram: TensorSpec, window: TensorSpec) -> TensorSpec:
-        if spectrogram.dtype.kind != "c" or spectrogram.rank < 2:
-            raise ShapeError("a complex spectrogram is needed", found=str(spectrogram))
+    def compose(self, call: CallLayer, spectrogram: Array, window: Array) -> Any:
+        if spectrogram.dtype.kind != "c" or len(spectrogram.shape) < 2:
+            raise ShapeError("a complex spectrogram is needed", found=str(spec_of(spectrogram)))
         places = self.places(bool(self.onesided))
         if spectrogram.shape[-2] not in (None, places):
             raise ShapeError("spectrogram does not fit n_fft", found=spectrogram.shape[-2], expected=places)
-        length = self._signal_length(spectrogram.shape[-1], self.length)
-        return TensorSpec((*spectrogram.shape[:-2], length), real_dtype(spectrogram.dtype))
-
-    def forward(self, spectrogram: Array, window: Array) -> Array:
-        shape = self.infer(*(TensorSpec(each.shape, each.dtype) for each in (spectrogram, window))).shape
-        scaled = spectrogram * real_dtype(spectrogram.dtype).type(self.factor(window))
+        lead = spectrogram.shape[:-2]
+        spectra = call(Flatten(end_dim=-3), spectrogram) if len(lead) > 1 else spectrogram
         length = None if self.length is None else self.length + 2 * self.pad
-        signals = self._signals(scaled.reshape(-1, *spectrogram.shape[-2:]), window, True, length)
-        kept = signals if self.length is None else signals[:, self.pad : self.pad + self.length]
-        return kept.reshape(sizes(shape))
+        signals = self._scaled(call, call(self._stft(Istft, length=length), spectra, window), window, "mul")
+        if length is not None and self.pad:
+            signals = call(Slice(dims=(-1,), starts=(self.pad,), ends=(self.pad + (self.length or 0),)), signals)
+        return call(Unflatten(dim=0, sizes=(-1, *lead[1:])), signals) if len(lead) > 1 else signals

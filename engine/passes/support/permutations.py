@@ -8,13 +8,13 @@ import numpy as np
 
 from engine.layers import Layer
 from engine.layers.shape.permute import BatchTranspose, MatrixTranspose, MoveDim, Permute, Reversal, Transpose
-from engine.layers.shape.shape import AtLeast, Flatten, Ravel, Reshape, ReshapeAs, Squeeze, Unflatten, Unsqueeze
+from engine.layers.shape.shape import AtLeast, Flatten, Reshape, ReshapeAs, Squeeze, Unflatten, Unsqueeze
 from engine.tensor import Shape, TensorSpec
 
 PERMUTATIONS: Final = frozenset({Permute, Transpose, MatrixTranspose, Reversal, BatchTranspose, MoveDim})
 """Layers that only reorder the axes."""
 
-VIEWS: Final = (Reshape, ReshapeAs, Flatten, Ravel, Unflatten, Squeeze, Unsqueeze, AtLeast)
+VIEWS: Final = (Reshape, ReshapeAs, Flatten, Unflatten, Squeeze, Unsqueeze, AtLeast)
 """Layers that give the same elements, in the same order, another shape."""
 
 _ANY_DTYPE: Final = np.dtype(np.float32)

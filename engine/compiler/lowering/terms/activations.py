@@ -33,8 +33,6 @@ _NAMED: dict[type[Layer], tuple[str, ...]] = {
     piecewise.Threshold: ("threshold", "threshold", "value"),
     piecewise.Hardshrink: ("hardshrink", "lambd"),
     piecewise.Softshrink: ("softshrink", "lambd"),
-    ternary.ClampMin: ("max",),
-    ternary.ClampMax: ("min",),
     ternary.Lerp: ("lerp",),
     ternary.AddCMul: ("addcmul",),
     ternary.AddCDiv: ("addcdiv",),

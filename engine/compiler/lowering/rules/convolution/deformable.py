@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -14,9 +13,8 @@ from engine.compiler.lowering.rules.indexing.sampling import with_contiguous_cha
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import Lowered, NotLoweredError
 from engine.compiler.storage import View, channels_last
-from engine.layers.convolution.deform import DeformConv2d, DeformConv2dFunction
+from engine.layers.convolution.deform import DeformConv2d
 from engine.layers.definition.bound import Source
-from engine.layers.definition.layer import Layer
 from engine.layers.onnx.products.deform import OnnxDeformConv
 from engine.layers.operands.spatial import spread
 from engine.tensor import Array
@@ -39,15 +37,13 @@ def lower_onnx_deform(context: Context) -> Lowered:
     return lower_deform(replace(context, bound=replace(context.bound, layer=meant, positional=positional, dynamic={})))
 
 
-@kernels_for(DeformConv2d, DeformConv2dFunction, image=True)
+@kernels_for(DeformConv2d, image=True)
 def lower_deform(context: Context) -> Lowered:
     """Lower a convolution of samples at run-time positions."""
-    layer: Any = context.layer(Layer)
-    conv = layer.conv if isinstance(layer, DeformConv2dFunction) else layer
-    has_mask = layer.use_mask if isinstance(layer, DeformConv2dFunction) else context.argument(3) is not None
+    conv = context.layer(DeformConv2d)
     x, weight, offset = context.tensor(0), context.weight(1), context.tensor(2)
     bias = context.optional_weight(4)
-    mask = context.tensor(3) if has_mask else None
+    mask = None if context.argument(3) is None else context.tensor(3)
     n, count, *sizes = x.shape
     kernel, places = weight.shape[2:], context.result_spec.sizes[2:]
     taps, groups = kernel[0] * kernel[1], conv.groups

@@ -83,14 +83,13 @@ def lower_sum(context: Context) -> Lowered:
     return calls.lowered(calls.call("add" if isinstance(layer, arithmetic.Add) else "sub", x, other))
 
 
-@kernels_for(ternary.Clamp, ternary.ClampMin, ternary.ClampMax)
+@kernels_for(ternary.Clamp)
 def lower_bounds(context: Context) -> Lowered:
     """Lower min(max(x, min), max), of those bounds that are given."""
     if _is_map(context):
         return lower_map(context)
-    layer, calls = context.layer(Layer), Calls(context)
-    x, *bounds = context.arguments()
-    low, high = [*([None] if isinstance(layer, ternary.ClampMax) else []), *bounds, None, None][:2]
+    calls = Calls(context)
+    x, low, high = context.arguments()
     result = calls.term(x)
     if low is not None:
         result = calls.call("max", result, calls.term(low))

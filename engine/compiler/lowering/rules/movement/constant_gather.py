@@ -36,7 +36,7 @@ MOVES_FIRST: tuple[type[Layer], ...] = (
     expand.RepeatInterleave, expand.Tile, gather.GatherElements, gather.GatherND, gather.OnnxGather,
     image.CenterCropPad, image.DepthToSpace, image.SpaceToDepth, masking.LowerTriangle, masking.UpperTriangle,
     onnx_shape.OnnxExpand, onnx_shape.OnnxSlice, onnx_shape.OnnxTile, pad.OnnxPad, permute.Flip,
-    permute.FlipOne, permute.Roll, permute.Rot90, reverse_sequence.ReverseSequence, selection.Take,
+    permute.Roll, reverse_sequence.ReverseSequence, selection.Take,
     selection.TakeAlongDim, shape.AsStrided, shuffle.ChannelShuffle,
     shuffle.PixelShuffle, shuffle.PixelUnshuffle, slicing.Windows,
 )  # fmt: skip

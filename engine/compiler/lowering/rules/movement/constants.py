@@ -39,16 +39,10 @@ def _broadcast_constant(context: Context, number: Array) -> Lowered:
     return context.lowered(derived(view, view.meta.broadcast_to(spec.sizes)))
 
 
-@kernels_for(creation.Zeros, creation.ZerosLike, creation.NewZeros, Zero)
+@kernels_for(Zero)
 def lower_zeros(context: Context) -> Lowered:
-    """Lower zeros of a given size, or of another tensor's shape or dtype."""
+    """Lower zeros of another tensor's shape and dtype."""
     return _broadcast_constant(context, np.zeros((), _spec(context).dtype))
-
-
-@kernels_for(creation.Ones, creation.OnesLike, creation.NewOnes)
-def lower_ones(context: Context) -> Lowered:
-    """Lower ones of a given size, or of another tensor's shape or dtype."""
-    return _broadcast_constant(context, np.ones((), _spec(context).dtype))
 
 
 @kernels_for(ConstantOfShape)

@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 
-from engine.compiler.kernels.expr import Expr, Operand, apply
+from engine.compiler.kernels.expr import Operand, apply
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.elementwise.typed_calls import domain_of
@@ -21,8 +21,7 @@ from engine.layers.convolution.fold import Fold, Unfold
 from engine.layers.convolution.window import Window
 from engine.layers.convolution.window import columns as window_columns
 from engine.layers.definition.layer import Layer
-from engine.layers.elementwise.activation import GLU
-from engine.layers.elementwise.complex import Complex, Imag, Polar, Real, ViewAsComplex, ViewAsReal
+from engine.layers.elementwise.complex import Complex, Imag, Real, ViewAsComplex, ViewAsReal
 from engine.layers.indexing.masking import LowerTriangle, UpperTriangle
 from engine.layers.indexing.slicing import SliceCopy, SliceScatter
 from engine.layers.onnx.operands.constants import whole_numbers
@@ -30,28 +29,24 @@ from engine.layers.onnx.vision.image import Col2Im
 from engine.layers.operands.axes import checked_axis
 from engine.layers.shape.expand import Repeat, Tile
 from engine.layers.shape.join import PadSequence, Stack
-from engine.layers.shape.permute import Flip, FlipOne
+from engine.layers.shape.permute import Flip
 
 # Most parts of patches, each a map of its own.
 MAX_PATCH_PARTS = 64
 
 
-@kernels_for(Complex, Polar)
+@kernels_for(Complex)
 def lower_complex(context: Context) -> Lowered:
-    """Lower real + i imag, or abs * (cos(angle) + i sin(angle)), to two maps."""
-    spec, composition = context.lowering.spec(context.op.outputs[0]), Composition(context)
-    first, second = context.tensor(0), context.tensor(1)
+    """Lower real + i imag to two copies."""
+    spec, parts = context.lowering.spec(context.op.outputs[0]), (context.tensor(0), context.tensor(1))
     if spec is None or spec.dtype != COMPLEX64:
         raise NotLoweredError("there are kernels only for complex64")
-    parts: list[tuple[Expr, list[View]]] = [(Operand(0), [first]), (Operand(0), [second])]
-    if isinstance(context.layer(Complex), Polar):
-        trees = (apply("mul", Operand(0), apply(name, Operand(1))) for name in ("cos", "sin"))
-        parts = [(tree, [first, second]) for tree in trees]
     target = row_major(spec.sizes, COMPLEX64)
-    for (tree, operands), place in zip(parts, (target.meta.real, target.meta.imag), strict=True):
-        wide = [derived(each, each.meta.broadcast_to(spec.sizes)) for each in operands]
-        composition.map(tree, *wide, target=derived(target, place))
-    return context.lowered(target, *composition.steps)
+    steps = [
+        context.copy(derived(part, part.meta.broadcast_to(spec.sizes)), derived(target, place))
+        for part, place in zip(parts, (target.meta.real, target.meta.imag), strict=True)
+    ]
+    return context.lowered(target, *steps)
 
 
 @kernels_for(Real, Imag, ViewAsReal)
@@ -181,21 +176,12 @@ def lower_repeat(context: Context) -> Lowered:
     return context.lowered(target, context.copy(source, derived(target, target.meta.reshape(sizes))))
 
 
-@kernels_for(Flip, FlipOne)
+@kernels_for(Flip)
 def lower_flip(context: Context) -> Lowered:
     """Lower a flip to a copy that reads backwards."""
     x = context.elements(0)
     target = context.allocate_like(x)
     return context.lowered(target, context.copy(derived(x, context.layer(Layer).forward(x.meta)), target))
-
-
-@kernels_for(GLU)
-def lower_glu(context: Context) -> Lowered:
-    """Lower GLU: first half times sigmoid(second half)."""
-    x = context.tensor(0)
-    axis = checked_axis(context.layer(GLU).dim, len(x.shape))
-    halves = [derived(x, half) for half in x.meta.split(2, axis)]
-    return Composition(context).finish(apply("mul", Operand(0), apply("sigmoid", Operand(1))), *halves)
 
 
 @kernels_for(Unfold)

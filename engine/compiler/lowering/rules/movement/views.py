@@ -42,7 +42,6 @@ VIEWS = (
     permute.MatrixTranspose,
     permute.Reversal,
     permute.BatchTranspose,
-    permute.Adjoint,
     permute.MoveDim,
     onnx_shape.OnnxSlice,
     onnx_shape.OnnxExpand,
@@ -59,7 +58,7 @@ VIEWS = (
     identity.Dropout,
     identity.Identity,
     identity.RawIdentity,
-    identity.RawDropout,
+    identity.Dropout,
     complex.Resolved,
     diagonal.Diagonal,
 )

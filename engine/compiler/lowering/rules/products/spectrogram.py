@@ -6,11 +6,10 @@ The frames of one signal overlap in memory; those of several signals are copied.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
-from engine.compiler.kernels.expr import Number, Operand, apply
+from engine.compiler.kernels.expr import Operand, apply
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.movement.padding import padded
@@ -18,11 +17,9 @@ from engine.compiler.lowering.rules.products.fourier import MAX_PRODUCTS
 from engine.compiler.lowering.rules.products.linear import multiply_frames, overlap_add
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import COMPLEX64, Lowered, NotLoweredError, as_words, derived
-from engine.compiler.lowering.terms.functions import power
 from engine.compiler.storage import FLOAT32, View, constant, row_major
-from engine.layers.definition.layer import Layer
 from engine.layers.signal.framing import Framing
-from engine.layers.signal.short_time_fourier import InverseSpectrogram, Istft, Spectrogram, Stft
+from engine.layers.signal.short_time_fourier import Istft, Stft
 from engine.tensor import Array
 
 X, Y = Operand(0), Operand(1)
@@ -45,56 +42,18 @@ def lower_stft(context: Context) -> Lowered:
     return context.lowered(turned if layer.gives_complex else as_words(turned), *composition.steps)
 
 
-@kernels_for(Spectrogram)
-def lower_spectrogram(context: Context) -> Lowered:
-    """Lower a power of the transforms' magnitudes, or the transforms."""
-    layer, x, composition = context.layer(Spectrogram), context.tensor(0), Composition(context)
-    window, length = _window_operand(context), x.shape[-1] if x.shape else 0
-    if window is None or not length:
-        raise NotLoweredError("its window or signal is missing")
-    signals = composition.shaped(x, [x.meta.size // length, length])
-    if layer.pad:
-        signals = _padded(composition, signals, layer.pad, "constant")
-    if isinstance(window, View) and layer.normalized == "window":
-        raise NotLoweredError("its window is known only at run time")
-    scale = 1 / layer.factor(window if isinstance(window, np.ndarray) else np.ones(1, np.float32))
-    is_half = bool(layer.onesided)
-    spectrum = _spectrum(composition, signals, layer.framing, window, is_half=is_half, scale=scale)
-    turned = derived(spectrum, spectrum.meta.swapaxes(1, 2))
-    sizes = (*x.shape[:-1], *turned.shape[1:])
-    turned = derived(turned, turned.meta.reshape(sizes))
-    if layer.power is None:
-        return context.lowered(turned, *composition.steps)
-    words = as_words(turned)
-    parts = [derived(words, words.meta[..., k]) for k in (0, 1)]
-    if layer.power == 2:
-        tree = apply("add", apply("square", X), apply("square", Y))
-    else:
-        magnitude = apply("hypot", X, Y)  # its square may overflow
-        tree = magnitude if layer.power == 1 else power(magnitude, Number(float(layer.power)))
-    return composition.finish(tree, *parts)
-
-
-@kernels_for(Istft, InverseSpectrogram)
+@kernels_for(Istft)
 def lower_inverse(context: Context) -> Lowered:
     """Lower the signal whose frames have these transforms: overlap-add, divided by the sum of squared windows."""
-    layer: Any = context.layer(Layer)
+    layer = context.layer(Istft)
     x, composition, window = context.argument(0), Composition(context), _window(context)
     if not isinstance(x, View) or x.dtype != COMPLEX64 or len(x.shape) < 2 or not x.meta.size:
         raise NotLoweredError("its operand is not a complex64 spectrum")
-    if isinstance(layer, Istft):
-        if layer.return_complex:
-            raise NotLoweredError("there is no kernel for complex signals")
-        scale, cut, length = (math.sqrt(layer.n_fft) if layer.normalized else 1.0), 0, layer.length
-    else:
-        if window is None:
-            raise NotLoweredError("its window is missing")
-        scale = layer.factor(window)
-        cut = 0 if layer.length is None else layer.pad
-        length = None if layer.length is None else layer.length + 2 * layer.pad
-    framing = layer.framing
+    if layer.return_complex:
+        raise NotLoweredError("there is no kernel for complex signals")
+    framing, scale = layer.framing, math.sqrt(layer.n_fft) if layer.normalized else 1.0
     frames = _frames_of(composition, x, framing, window, scale)
-    return _joined(composition, frames, framing, framing.window(window, FLOAT32), length, cut)
+    return _joined(composition, frames, framing, framing.window(window, FLOAT32), layer.length)
 
 
 def _window_operand(context: Context) -> Array | View | None:
@@ -180,9 +139,7 @@ def _frames_of(composition: Composition, x: View, framing: Framing, window: Arra
     return frames
 
 
-def _joined(
-    composition: Composition, frames: View, framing: Framing, window: Array, length: int | None, cut: int
-) -> Lowered:
+def _joined(composition: Composition, frames: View, framing: Framing, window: Array, length: int | None) -> Lowered:
     """Lower frames (batch, frames, n_fft) to signals."""
     batch, count, size = frames.shape
     hop, sizes = framing.hop, composition.context.result_spec.sizes
@@ -194,7 +151,7 @@ def _joined(
         raise NotLoweredError("its windows leave gaps, or its frames do not cover the signal")
     buffer = overlap_add(composition, derived(frames, frames.meta[:, None]), hop)
     buffer = derived(buffer, buffer.meta[:, 0])
-    kept = slice(first + cut, last - cut)
+    kept = slice(first, last)
     weights = constant(np.ascontiguousarray(share[kept]))
     signal = composition.map(apply("div", X, Y), derived(buffer, buffer.meta[:, kept]), weights)
     return composition.finish(X, derived(signal, signal.meta.reshape(sizes)))

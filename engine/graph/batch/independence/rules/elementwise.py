@@ -13,7 +13,6 @@ from engine.graph.batch.independence.values import SHARED, Items, MixesError, Va
 from engine.layers.creation.container import Expression
 from engine.layers.creation.scripted import RawTo
 from engine.layers.elementwise import (
-    activation,
     arithmetic,
     cast,
     comparison,
@@ -65,9 +64,8 @@ def broadcast(operands: Iterable[Operand]) -> Value:
     logical.BitwiseNot, arithmetic.Add, arithmetic.Sub, arithmetic.RSub, arithmetic.Div, complex.Complex,
     complex.Real, complex.Imag, complex.Conjugate, complex.Angle, complex.Direction, mathematics.FloatPower,
     mathematics.Logit, mathematics.NanToNum, mathematics.FrExp, piecewise.ReLU, piecewise.Hardtanh, piecewise.Threshold,
-    ternary.Clamp, ternary.ClampMin, ternary.ClampMax, ternary.Lerp, ternary.AddCMul, ternary.AddCDiv, MaskedFill,
-    Where, FakeQuantize, QuantizePerTensor, Dequantize, IntRepr, 
-    StringConcat, LabelEncoder, Binarizer,
+    ternary.Clamp, ternary.Lerp, ternary.AddCMul, ternary.AddCDiv, MaskedFill,
+    Where, FakeQuantize, QuantizePerTensor, Dequantize, IntRepr, StringConcat, LabelEncoder, Binarizer,
 )  # fmt: skip
 def elementwise(use: Use) -> Value:
     """Follow results whose elements depend on the elements at the same position."""
@@ -179,13 +177,4 @@ def paired(use: Use) -> Any:
     items = use.batch()
     if isinstance(use.layer, complex.ViewAsComplex) and items.axis == use.first.rank - 1:
         raise MixesError("combines the items along the batch axis")
-    return items
-
-
-@rule(activation.GLU)
-def glu(use: Use) -> Value:
-    """Follow an axis one half of which gates the other."""
-    items = use.batch()
-    if items.axis == use.layer.dim % use.first.rank:  # type: ignore[attr-defined]
-        raise MixesError("combines items along the batch axis")
     return items

@@ -63,7 +63,7 @@ def onnx_convolution(use: Use) -> Value:
     return first_axis(use, "input")
 
 
-@rule(deform.DeformConv2d, deform.DeformConv2dFunction, onnx_deform.OnnxDeformConv)
+@rule(deform.DeformConv2d, onnx_deform.OnnxDeformConv)
 def deformed(use: Use) -> Value:
     """Follow images that are filtered at positions of their own."""
     if use["input"].rank != 4:
@@ -206,11 +206,11 @@ def cropped(use: Use) -> Value:
     return items
 
 
-@rule(short_time.Stft, short_time.Istft, short_time.Spectrogram, short_time.InverseSpectrogram)
+@rule(short_time.Stft, short_time.Istft)
 def spectrum(use: Use) -> Value:
     """Follow signals to the spectra of their windows, or back; the last axes are those of one signal."""
     name = next(iter(use.named))
-    back = isinstance(use.layer, (short_time.Istft, short_time.InverseSpectrogram))
+    back = isinstance(use.layer, short_time.Istft)
     if use[name].rank < (3 if back else 2):
         raise MixesError("works along the batch axis")
     return first_axis(use, name)

@@ -100,12 +100,6 @@ def mirrored(use: Use) -> Value:
     return kept(use.batch(), axes, "moves items along")
 
 
-@rule(permute.Rot90)
-def rotated(use: Use) -> Value:
-    """Follow a rotated plane."""
-    return kept(use.batch(), use.layer._axes(use.first.rank), "turns")  # type: ignore[attr-defined]
-
-
 @rule(_Triangle)
 def triangle(use: Use) -> Value:
     """Follow a part of every matrix set to zero."""
@@ -372,7 +366,7 @@ def onnx_padded(use: Use) -> Value:
 
 
 @rule(
-    creation.Zeros, creation.Ones, creation.Full, creation.LikeInput, creation.NewTensor, ConstantOfShape,
+    creation.Full, creation.LikeInput, creation.NewFull, ConstantOfShape,
     takes_sizes=True,
 )  # fmt: skip
 def created(use: Use) -> Value:
