@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
+from engine.layers.aliases import add_aliases
 from engine.layers.definition.binding import bind
 from engine.layers.definition.bound import BoundLayer
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
@@ -18,6 +19,7 @@ from engine.layers.definition.signature import Signature
 # Every module of the package registers the layers it defines; a new family is a new file, nothing else.
 for _module in pkgutil.walk_packages(__path__, f"{__name__}."):
     importlib.import_module(_module.name)
+add_aliases(registry)
 
 __all__ = [
     "NO_ANNOTATIONS",

@@ -77,7 +77,7 @@ class StridedSameConv(SelfPaddedConv):
         return same_pairs(sizes, extents, strides, is_upper=True)
 
 
-@register_ranks("nn.Conv{}d", "F.conv{}d", flags={"bias": ("bias",)})
+@register_ranks("F.conv{}d", flags={"bias": ("bias",)})
 class Conv(Filters):
     """Cross-correlate every image with a bank of filters.
 

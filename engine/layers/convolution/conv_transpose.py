@@ -17,7 +17,7 @@ from engine.promotion import cast
 from engine.tensor import Array, Dim, Shape, TensorSpec
 
 
-@register_ranks("nn.ConvTranspose{}d", "F.conv_transpose{}d", flags={"bias": ("bias",)})
+@register_ranks("F.conv_transpose{}d", flags={"bias": ("bias",)})
 class ConvTranspose(Filters):
     """The transpose of a convolution: every element lays down its filters, overlaps add up.
 

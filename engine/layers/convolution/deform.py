@@ -27,12 +27,6 @@ _ARGUMENTS = (
 )  # fmt: skip
 
 
-@register(
-    "torchvision.ops.DeformConv2d",
-    presets={"spatial_rank": 2},
-    flags={"bias": ("bias",)},
-    positional=("input", "offset", "mask"),
-)
 @register("engine.DeformConv2d", presets={"spatial_rank": 2})
 class DeformConv2d(Filters):
     """Convolution of bilinear samples taken at tap + offset, each multiplied by its mask; zeros outside the image.

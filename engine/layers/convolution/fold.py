@@ -51,7 +51,7 @@ class _Patches(Layer):
         return math.prod(window.kernel for window in self.windows)
 
 
-@register("nn.Unfold", "F.unfold")
+@register("F.unfold")
 class Unfold(_Patches):
     """Every patch of an image as a column, its channels one after the other.
 
@@ -79,7 +79,7 @@ class Unfold(_Patches):
         return patches.reshape(*lead, c * kh * kw, h * w)
 
 
-@register("nn.Fold", "F.fold")
+@register("F.fold")
 class Fold(_Patches):
     """Every column laid down as a patch; where patches overlap they add up.
 

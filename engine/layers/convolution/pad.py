@@ -24,12 +24,6 @@ from engine.tensor import Array, Dim, Number, TensorSpec, format_shape
 Pair: TypeAlias = tuple[Dim, Dim]
 
 
-@register("nn.ZeroPad2d", "nn.ConstantPad1d", "nn.ConstantPad2d", "nn.ConstantPad3d", renamed={"padding": "pad"})
-@register("nn.ReflectionPad1d", "nn.ReflectionPad2d", presets={"mode": "reflect"}, renamed={"padding": "pad"})
-@register(
-    "nn.ReplicationPad1d", "nn.ReplicationPad2d", "nn.ReplicationPad3d",
-    presets={"mode": "replicate"}, renamed={"padding": "pad"},
-)  # fmt: skip
 @register("F.pad", positional=("input", "pad", "value"))
 class Pad(Layer):
     """The input with more, or less, around it.

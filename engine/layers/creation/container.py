@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.errors import ExpressionError, ParameterError, ShapeError
+from engine.errors import EngineError, ExpressionError, ParameterError, ShapeError
 from engine.expression import Call, Literal, Node, check_arity, evaluate, infer, parse, peak_bytes, postorder
 from engine.ir.sizes import size_array
 from engine.layers.definition.composite import CallLayer
@@ -95,7 +95,11 @@ class Expression(Layer):
 def formula(call: CallLayer, text: str, *operands: Any) -> Any:
     """Apply an expression to operands of a composition."""
     given = Annotations(inputs=(None,) * len(operands), outputs=(None,))
-    return call(Expression(expr=text, annotations=given), *operands)
+    try:
+        return call(Expression(expr=text, annotations=given), *operands)
+    except EngineError as error:
+        error.where = ""  # the text is not the file's
+        raise
 
 
 def _asks_or_casts(function: str) -> bool:
@@ -144,7 +148,7 @@ class DictConstruct(Arrangement):
         return dict(zip(items[::2], items[1::2], strict=True))
 
 
-@register("prim::TupleUnpack", "prim::ListUnpack")
+@register("prim::TupleUnpack")
 class Unpack(Arrangement):
     """The items of a tuple or list, one output each.
 

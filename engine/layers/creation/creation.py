@@ -46,8 +46,6 @@ class Creation(Layer):
         return TensorSpec(self.size, self.wanted or FLOAT32)
 
 
-@register("torch.zeros", "torch.empty", ignored=PLACEMENT, presets={"fill_value": 0.0})
-@register("torch.ones", ignored=PLACEMENT, presets={"fill_value": 1.0})
 @register("torch.full", ignored=PLACEMENT)
 class Full(Creation):
     """All fill_value, 0 for empty; without dtype in that of the value: int64, float32 or bool."""
@@ -72,8 +70,6 @@ class LikeInput(Layer):
         return TensorSpec(input.shape, self.dtype or input.dtype)
 
 
-@register("torch.zeros_like", "torch.empty_like", ignored=PLACEMENT, presets={"fill_value": 0})
-@register("torch.ones_like", ignored=PLACEMENT, presets={"fill_value": 1})
 @register("torch.full_like", ignored=PLACEMENT)
 class FullLike(LikeInput):
     """All fill_value, in the shape of input and, without dtype, in its dtype."""
@@ -82,8 +78,6 @@ class FullLike(LikeInput):
         return np.full(input.shape, cast(fill_value, self.dtype or input.dtype))
 
 
-@register("Tensor.new_zeros", "Tensor.new_empty", ignored=PLACEMENT, presets={"fill_value": 0})
-@register("Tensor.new_ones", ignored=PLACEMENT, presets={"fill_value": 1})
 @register("Tensor.new_full", ignored=PLACEMENT)
 class NewFull(Layer):
     """All fill_value, in another size and in the dtype of input."""

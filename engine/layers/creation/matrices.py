@@ -106,7 +106,7 @@ def _check_vectors(tensors: list[TensorSpec]) -> None:
             raise ShapeError("a grid is made of vectors", found=format_shape(tensor.shape), expected="[n]")
 
 
-@register("aten::one_hot", "F.one_hot")
+@register("F.one_hot")
 class OneHot(Layer):
     """1 at the class index along a new last axis, else 0; the number of classes is inferred if num_classes is -1."""
 

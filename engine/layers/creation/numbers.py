@@ -24,7 +24,7 @@ class _Number(Layer):
     takes_sizes = True
 
 
-@register("Tensor.size", "aten::size")
+@register("Tensor.size")
 class Size(_Number):
     """The length of one dimension, an int; without dim all of them, a list."""
 
@@ -101,7 +101,7 @@ class Item(_Number):
         return items[index]
 
 
-@register("prim::NumToTensor", "aten::ScalarImplicit", "aten::IntImplicit", "aten::FloatImplicit", "aten::item")
+@register("aten::ScalarImplicit")
 class Scalar(_Number):
     """A number, or the one element of a tensor, as a number, which sizes are computed with."""
 

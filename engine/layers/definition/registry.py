@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from engine.errors import ParameterError, UnsupportedOperatorError
@@ -81,6 +82,15 @@ class Registry:
             return layer
 
         return add
+
+    def alias(self, core: str, *types: str, **changes: Any) -> None:
+        """Register other types for the layer of a core operator.
+
+        Args:
+            changes: what differs from the signature of the core operator.
+        """
+        for type in types:
+            self._add(replace(self[core], type=type, **changes))
 
     def _add(self, signature: Signature) -> None:
         if signature.type in self._signatures:

@@ -22,7 +22,7 @@ from engine.special import gelu
 from engine.tensor import Array
 
 
-@register("nn.Sigmoid", "F.sigmoid")
+@register("F.sigmoid")
 class Sigmoid(UnaryFunction):
     """1 / (1 + exp(-x))."""
 
@@ -30,7 +30,7 @@ class Sigmoid(UnaryFunction):
         return np.asarray(1 / (1 + np.exp(-x)))
 
 
-@register("nn.SiLU", "F.silu")
+@register("F.silu")
 class SiLU(UnaryFunction):
     """x / (1 + exp(-x))."""
 
@@ -38,7 +38,7 @@ class SiLU(UnaryFunction):
         return np.asarray(x / (1 + np.exp(-x)))
 
 
-@register("nn.LogSigmoid", "F.logsigmoid")
+@register("F.logsigmoid")
 class LogSigmoid(UnaryFunction):
     """log(1 / (1 + exp(-x))), computed without overflow as min(x, 0) - log1p(exp(-|x|))."""
 
@@ -46,7 +46,7 @@ class LogSigmoid(UnaryFunction):
         return at_most(x, 0) - np.log1p(np.exp(-np.abs(x)))
 
 
-@register("nn.Tanh", "F.tanh")
+@register("F.tanh")
 class Tanh(UnaryFunction):
     """tanh(x)."""
 
@@ -54,7 +54,7 @@ class Tanh(UnaryFunction):
         return np.tanh(x)
 
 
-@register("nn.Tanhshrink", "F.tanhshrink")
+@register("F.tanhshrink")
 class Tanhshrink(Tanh):
     """x - tanh(x), with tanh(x) rounded to the input's dtype first, as PyTorch does."""
 
@@ -64,7 +64,7 @@ class Tanhshrink(Tanh):
             return cast(widened(input) - widened(tanh), tanh.dtype)
 
 
-@register("nn.Softsign", "F.softsign")
+@register("F.softsign")
 class Softsign(UnaryFunction):
     """x / (1 + |x|)."""
 
@@ -72,7 +72,7 @@ class Softsign(UnaryFunction):
         return np.asarray(x / (1 + np.abs(x)))
 
 
-@register("nn.Mish", "F.mish")
+@register("F.mish")
 class Mish(UnaryFunction):
     """x * tanh(log(1 + exp(x)))."""
 
@@ -80,7 +80,7 @@ class Mish(UnaryFunction):
         return x * np.tanh(np.log1p(np.exp(x)))
 
 
-@register("nn.Softplus", "F.softplus")
+@register("F.softplus")
 class Softplus(UnaryFunction):
     """log(1 + exp(beta * x)) / beta; x itself where beta * x > threshold."""
 
@@ -92,7 +92,7 @@ class Softplus(UnaryFunction):
         return np.where(scaled > self.threshold, x, np.log1p(np.exp(scaled)) / self.beta)
 
 
-@register("nn.GELU", "F.gelu")
+@register("F.gelu")
 class GELU(UnaryFunction):
     """x * P(Z <= x) for a standard normal Z: exact, or by PyTorch's tanh approximation."""
 
@@ -104,7 +104,7 @@ class GELU(UnaryFunction):
         return np.asarray(0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x))))
 
 
-@register("nn.ELU", "F.elu")
+@register("F.elu")
 class ELU(UnaryFunction):
     """x where x > 0, else alpha * (exp(x) - 1)."""
 
@@ -114,7 +114,7 @@ class ELU(UnaryFunction):
         return _joined(x, self.alpha * np.expm1(at_most(x, 0)), self.alpha)
 
 
-@register("nn.CELU", "F.celu")
+@register("F.celu")
 class CELU(UnaryFunction):
     """x where x > 0, else alpha * (exp(x / alpha) - 1)."""
 
@@ -128,7 +128,7 @@ class CELU(UnaryFunction):
         return _joined(x, self.alpha * np.expm1(at_most(x, 0) / self.alpha), self.alpha)
 
 
-@register("nn.SELU", "F.selu")
+@register("F.selu")
 class SELU(UnaryFunction):
     """scale * (x where x > 0, else alpha * (exp(x) - 1)), with the constants of the self-normalising network."""
 
@@ -137,7 +137,7 @@ class SELU(UnaryFunction):
         return scale * at_least(x, 0) + (scale * alpha) * np.expm1(at_most(x, 0))
 
 
-@register("nn.GLU", "F.glu")
+@register("F.glu")
 class GLU(Composite):
     """First half times sigmoid(second half), along dim.
 

@@ -14,7 +14,7 @@ from engine.layers.definition.registry import register
 from engine.layers.elementwise.functions import Binary, define
 from engine.tensor import Array, Number, TensorSpec
 
-define(Binary, ["torch.mul", "aten::mul", "torch.multiply", "aten::multiply"], ELEMENTWISE["mul"], "x * y")
+define(Binary, "torch.mul", ELEMENTWISE["mul"], "x * y")
 
 
 class _Scaled(Layer):
@@ -43,7 +43,7 @@ class _Scaled(Layer):
         return getattr(ELEMENTWISE["mul"], act)(operand, self.alpha)
 
 
-@register("torch.add", "aten::add", positional=("input", "other", "alpha"))
+@register("torch.add", positional=("input", "other", "alpha"))
 class Add(_Scaled):
     """x + alpha * y."""
 
@@ -51,7 +51,7 @@ class Add(_Scaled):
         return getattr(ELEMENTWISE["add"], act)(input, self._scaled(other, input, act))
 
 
-@register("torch.sub", "aten::sub", "aten::subtract", positional=("input", "other", "alpha"))
+@register("torch.sub", positional=("input", "other", "alpha"))
 class Sub(_Scaled):
     """x - alpha * y."""
 
@@ -59,7 +59,7 @@ class Sub(_Scaled):
         return getattr(ELEMENTWISE["sub"], act)(input, self._scaled(other, input, act))
 
 
-@register("torch.rsub", "aten::rsub", positional=("input", "other", "alpha"))
+@register("torch.rsub", positional=("input", "other", "alpha"))
 class RSub(_Scaled):
     """y - alpha * x."""
 
@@ -67,8 +67,7 @@ class RSub(_Scaled):
         return getattr(ELEMENTWISE["sub"], act)(other, self._scaled(input, other, act))
 
 
-@register("torch.div", "aten::div", "aten::divide", positional=("input", "other", "rounding_mode"))
-@register("aten::true_divide")
+@register("torch.div", positional=("input", "other", "rounding_mode"))
 class Div(Layer):
     """x / y; rounded down if rounding_mode is floor, towards zero if it is trunc, and then integers stay integers."""
 

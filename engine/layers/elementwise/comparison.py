@@ -101,7 +101,7 @@ _TESTS: Final[dict[str, tuple[Any, str]]] = {
 
 def _define(base: type[Layer], name: str, attribute: str, function: Any, formula: str) -> None:
     body = {attribute: staticmethod(function), "__doc__": formula, "__module__": __name__}
-    FUNCTIONS[name] = register(f"torch.{name}", f"aten::{name}")(type(name.capitalize(), (base,), body))
+    FUNCTIONS[name] = register(f"torch.{name}")(type(name.capitalize(), (base,), body))
 
 
 for _name, (_function, _formula) in _COMPARISONS.items():
@@ -110,7 +110,7 @@ for _name, (_function, _formula) in _TESTS.items():
     _define(Predicate, _name, "test", _function, _formula)
 
 
-@register("torch.isclose", "aten::isclose", positional=("input", "other", "rtol", "atol", "equal_nan"))
+@register("torch.isclose", positional=("input", "other", "rtol", "atol", "equal_nan"))
 class IsClose(Layer):
     """|x - y| <= atol + rtol * |y|; equal infinities are close, NaNs only with equal_nan."""
 

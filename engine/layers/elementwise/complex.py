@@ -52,7 +52,7 @@ class Complex(Layer):
         return result
 
 
-@register("torch.polar", "aten::polar")
+@register("torch.polar")
 class Polar(Composite):
     """abs * (cos(angle) + i sin(angle))."""
 
@@ -116,7 +116,7 @@ class ViewAsComplex(Rearrangement):
         return np.ascontiguousarray(input).view(dtype)[..., 0]
 
 
-@register("torch.conj", "aten::_conj", "aten::conj", "aten::conj_physical")
+@register("torch.conj")
 class Conjugate(Layer):
     """real - i imag."""
 
@@ -127,7 +127,7 @@ class Conjugate(Layer):
         return np.asarray(input.conj()) if input.dtype.kind == "c" else input
 
 
-@register("aten::resolve_conj", "aten::resolve_neg")
+@register("aten::resolve_conj")
 class Resolved(Rearrangement):
     """The input: conjugation is never lazy here."""
 
@@ -138,7 +138,7 @@ class Resolved(Rearrangement):
         return input
 
 
-@register("torch.angle", "aten::angle")
+@register("torch.angle")
 class Angle(Layer):
     """The angle of a complex number; of a real one 0, pi where it is negative."""
 
@@ -154,7 +154,7 @@ class Angle(Layer):
             return cast(np.where(np.isnan(x), x, np.where(x < 0, np.pi, 0).astype(x.dtype)), dtype)
 
 
-@register("torch.sgn", "aten::sgn")
+@register("torch.sgn")
 class Direction(Layer):
     """x / |x|, each part divided, 0 at 0: the sign of a real number, 0 for NaN."""
 

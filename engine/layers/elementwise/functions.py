@@ -6,7 +6,6 @@ functions with fractional values convert integers to float32. Functions of expre
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import ClassVar, Final, TypeAlias
 
 import numpy as np
@@ -53,19 +52,19 @@ FUNCTIONS: Final[dict[str, type[Layer]]] = {}
 """The layers of functions, by name."""
 
 
-def define(base: type[Layer], types: Iterable[str], function: ElementwiseFunction, formula: str) -> None:
+def define(base: type[Layer], type_: str, function: ElementwiseFunction, formula: str) -> None:
     """Make and register the layer of a function.
 
     Args:
         base: Unary or Binary.
-        types: the PNNX types it serves.
+        type_: the PNNX type it serves.
         function: promotes, computes and infers.
         formula: its formula, for the documentation.
     """
     name = "".join(part.capitalize() for part in function.name.split("_"))
     layer = type(name, (base,), {"function": function, "__doc__": formula, "__module__": __name__})
     FUNCTIONS[function.name] = layer
-    register(*types)(layer)
+    register(type_)(layer)
 
 
 _FORMULAS: Final = {
@@ -77,14 +76,9 @@ _FORMULAS: Final = {
     "acos": "arc cosine of x", "atan": "arc tangent of x", "sinh": "sinh(x)", "cosh": "cosh(x)", "tanh": "tanh(x)",
     "asinh": "inverse of sinh", "acosh": "inverse of cosh", "atanh": "inverse of tanh",
 }  # fmt: skip
-_SPELLINGS: Final = {
-    "abs": ("absolute",), "neg": ("negative",), "trunc": ("fix",), "asin": ("arcsin",), "acos": ("arccos",),
-    "atan": ("arctan",), "asinh": ("arcsinh",), "acosh": ("arccosh",), "atanh": ("arctanh",),
-}  # fmt: skip
 
 for _name, _formula in _FORMULAS.items():
-    _names = (_name, *_SPELLINGS.get(_name, ()))
-    define(Unary, [f"{room}{each}" for each in _names for room in ("torch.", "aten::")], ELEMENTWISE[_name], _formula)
+    define(Unary, f"torch.{_name}", ELEMENTWISE[_name], _formula)
 
 _PAIR_FORMULAS: Final = {
     "remainder": "x % y: what is left of x / y rounded down; it has the sign of y",
@@ -97,9 +91,5 @@ _PAIR_FORMULAS: Final = {
     "minimum": "the smaller of both; NaN if one is NaN",
 }
 
-# Names of the same functions of two numbers in scripts.
-_OF_NUMBERS: Final = {"floor_divide": ("aten::floordiv",), "maximum": ("prim::max",), "minimum": ("prim::min",)}
-
 for _name, _formula in _PAIR_FORMULAS.items():
-    _types = [f"torch.{_name}", f"aten::{_name}", *_OF_NUMBERS.get(_name, ())]
-    define(Binary, _types, ELEMENTWISE[_name], _formula)
+    define(Binary, f"torch.{_name}", ELEMENTWISE[_name], _formula)

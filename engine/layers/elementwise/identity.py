@@ -7,11 +7,6 @@ from engine.layers.definition.parameter import check_rate
 from engine.layers.definition.registry import register
 from engine.tensor import Array, TensorSpec
 
-_MODULES = ("nn.Dropout", "nn.Dropout1d", "nn.Dropout2d", "nn.Dropout3d", "nn.AlphaDropout", "nn.FeatureAlphaDropout")
-_FUNCTIONS = (
-    "F.dropout", "F.dropout1d", "F.dropout2d", "F.dropout3d", "F.alpha_dropout", "F.feature_alpha_dropout",
-)  # fmt: skip
-
 
 class _Unchanged(Layer):
     """Base of layers that return their operand: values are never changed in place, so no copy is needed."""
@@ -23,11 +18,7 @@ class _Unchanged(Layer):
         return input
 
 
-@register(
-    "aten::dropout", "aten::feature_dropout", "aten::alpha_dropout", "aten::feature_alpha_dropout",
-    positional=("input", "p", "training"),
-)  # fmt: skip
-@register(*_MODULES, *_FUNCTIONS, ignored=("inplace",))
+@register("F.dropout", ignored=("inplace",))
 class Dropout(_Unchanged):
     """The input: dropout does nothing at inference."""
 
@@ -41,7 +32,7 @@ class Dropout(_Unchanged):
         return input
 
 
-@register("nn.Identity", "torch.clone", "Tensor.clone")
+@register("torch.clone")
 class Identity(_Unchanged):
     """The input; a copy is not needed."""
 
@@ -51,7 +42,7 @@ class Identity(_Unchanged):
         return input
 
 
-@register("aten::contiguous", "aten::clone", "aten::detach", "aten::alias", "aten::alias_copy", "aten::detach_copy")
+@register("aten::contiguous")
 class RawIdentity(_Unchanged):
     """The input; a memory format has no effect."""
 

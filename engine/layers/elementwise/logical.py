@@ -58,22 +58,22 @@ _LOGIC: Final = {
 
 for _name, (_function, _formula) in _LOGIC.items():
     _body = {"combine": staticmethod(_function), "__doc__": _formula, "__module__": __name__}
-    register(f"torch.{_name}", f"aten::{_name}")(type(_name.title().replace("_", ""), (Logical,), _body))
+    register(f"torch.{_name}")(type(_name.title().replace("_", ""), (Logical,), _body))
 
 
 _BITWISE: Final = {
-    "and": (("bitwise_and", "__and__"), "bits set in both; logical and of bools"),
-    "or": (("bitwise_or", "__or__"), "bits set in either; logical or of bools"),
-    "xor": (("bitwise_xor", "__xor__"), "bits set in one of both; logical xor of bools"),
-    "lshift": (("bitwise_left_shift", "__lshift__"), "x * 2 ** y"),
-    "rshift": (("bitwise_right_shift", "__rshift__"), "x / 2 ** y, rounded down"),
+    "and": ("and", "bits set in both; logical and of bools"),
+    "or": ("or", "bits set in either; logical or of bools"),
+    "xor": ("xor", "bits set in one of both; logical xor of bools"),
+    "lshift": ("left_shift", "x * 2 ** y"),
+    "rshift": ("right_shift", "x / 2 ** y, rounded down"),
 }
 
-for _name, (_types, _formula) in _BITWISE.items():
-    define(Binary, [f"torch.{_types[0]}", *(f"aten::{each}" for each in _types)], ELEMENTWISE[_name], _formula)
+for _name, (_operation, _formula) in _BITWISE.items():
+    define(Binary, f"torch.bitwise_{_operation}", ELEMENTWISE[_name], _formula)
 
 
-@register("torch.bitwise_not", "aten::bitwise_not")
+@register("torch.bitwise_not")
 class BitwiseNot(Elementwise):
     """All bits inverted; logical not of bools."""
 

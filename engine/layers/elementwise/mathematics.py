@@ -102,7 +102,7 @@ for _base, _rows in ((Unary, _UNARY), (Binary, _BINARY)):
             accepts=_accepts,
             is_floating=_is_floating,
         )
-        define(_base, [f"torch.{_name}", f"aten::{_name}"], _function, _formula)
+        define(_base, f"torch.{_name}", _function, _formula)
 
 
 @register("aten::float_power")
@@ -125,7 +125,7 @@ def _double(*operands: object) -> DType:
     return np.dtype(np.complex128 if is_complex else np.float64)
 
 
-@register("torch.logit", "aten::logit", "aten::special_logit")
+@register("torch.logit")
 class Logit(Layer):
     """log(x / (1 - x)), with x first clipped to eps to 1 - eps if eps is given."""
 
@@ -144,7 +144,7 @@ class Logit(Layer):
             return cast(np.asarray(np.log(x / (1 - x))), float_dtype(input.dtype))
 
 
-@register("torch.nan_to_num", "aten::nan_to_num")
+@register("torch.nan_to_num")
 class NanToNum(Elementwise):
     """x with NaN and the infinities replaced: by 0 and the largest and smallest finite numbers unless given."""
 
@@ -170,7 +170,7 @@ class NanToNum(Elementwise):
 _LARGEST_BFLOAT16: Final = 3.3895313892515355e38
 
 
-@register("torch.frexp", "aten::frexp")
+@register("torch.frexp")
 class FrExp(Layer):
     """The m in 0.5 to 1 and the integer e with x = m * 2 ** e."""
 

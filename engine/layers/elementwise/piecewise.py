@@ -21,7 +21,7 @@ from engine.tensor import Array, Dim, Shape, TensorSpec, format_shape
 _MOST_AXES: Final = 8
 
 
-@register("nn.ReLU", "F.relu")
+@register("F.relu")
 class ReLU(Elementwise):
     """max(x, 0); NaN stays NaN."""
 
@@ -29,8 +29,7 @@ class ReLU(Elementwise):
         return at_least(input, np.zeros((), input.dtype))
 
 
-@register("nn.Hardtanh", "F.hardtanh")
-@register("nn.ReLU6", "F.relu6", presets={"min_val": 0.0, "max_val": 6.0})
+@register("F.hardtanh")
 class Hardtanh(Elementwise):
     """min(max(x, min_val), max_val); for integers between the truncated bounds."""
 
@@ -46,7 +45,7 @@ class Hardtanh(Elementwise):
         return clamped(input, low, high)
 
 
-@register("nn.Threshold", "F.threshold")
+@register("F.threshold")
 class Threshold(Elementwise):
     """x where x > threshold (or is NaN), else value."""
 
@@ -57,7 +56,7 @@ class Threshold(Elementwise):
         return np.where(input <= cast(self.threshold, input.dtype), cast(self.value, input.dtype), input)
 
 
-@register("nn.LeakyReLU", "F.leaky_relu")
+@register("F.leaky_relu")
 class LeakyReLU(UnaryFunction):
     """x where x > 0, else negative_slope * x."""
 
@@ -67,7 +66,7 @@ class LeakyReLU(UnaryFunction):
         return _bent(x, self.negative_slope)
 
 
-@register("nn.RReLU", "F.rrelu", ignored=("training",))
+@register("F.rrelu", ignored=("training",))
 class RReLU(UnaryFunction):
     """Leaky ReLU; at inference the random slope is its mean, (lower + upper) / 2."""
 
@@ -85,7 +84,7 @@ class RReLU(UnaryFunction):
         return _bent(x, (self.lower + self.upper) / 2)
 
 
-@register("nn.PReLU", "F.prelu", ignored=("num_parameters",), shapes={"weight": ("num_parameters",)})
+@register("F.prelu", ignored=("num_parameters",), shapes={"weight": ("num_parameters",)})
 class PReLU(Layer):
     """x where x > 0, else weight * x; one weight for all, or one a channel (axis 1).
 
@@ -132,7 +131,7 @@ class PReLU(Layer):
         return ways[0]
 
 
-@register("nn.Hardsigmoid", "F.hardsigmoid")
+@register("F.hardsigmoid")
 class Hardsigmoid(UnaryFunction):
     """min(max(x + 3, 0), 6) / 6."""
 
@@ -140,7 +139,7 @@ class Hardsigmoid(UnaryFunction):
         return np.asarray(np.clip(x + 3, 0, 6) / 6)
 
 
-@register("nn.Hardswish", "F.hardswish")
+@register("F.hardswish")
 class Hardswish(UnaryFunction):
     """x * min(max(x + 3, 0), 6) / 6."""
 
@@ -148,7 +147,7 @@ class Hardswish(UnaryFunction):
         return np.asarray(x * np.clip(x + 3, 0, 6) / 6)
 
 
-@register("nn.Hardshrink", "F.hardshrink")
+@register("F.hardshrink")
 class Hardshrink(UnaryFunction):
     """0 where -lambd <= x <= lambd, else x."""
 
@@ -158,7 +157,7 @@ class Hardshrink(UnaryFunction):
         return np.where((x >= -self.lambd) & (x <= self.lambd), np.zeros((), x.dtype), x)
 
 
-@register("nn.Softshrink", "F.softshrink")
+@register("F.softshrink")
 class Softshrink(UnaryFunction):
     """x moved towards 0 by lambd, 0 where it would pass it."""
 

@@ -30,9 +30,7 @@ def _wide(operand: Array | Number, dtype: DType) -> Array:
     return cast(cast(operand, dtype) if isinstance(operand, np.ndarray) else operand, working_dtype(dtype))
 
 
-@register("aten::clamp_max", positional=("input", "max"))
-@register("aten::clamp_min", positional=("input", "min"))
-@register("torch.clamp", "torch.clip")
+@register("torch.clamp")
 class Clamp(Layer):
     """min(max(x, min), max), in the common dtype; max wins where min is larger. NaN in any operand gives NaN.
 
@@ -64,7 +62,7 @@ def between(start: Array, end: Array, weight: Array) -> Array:
     return np.asarray(np.where(np.abs(weight) < 0.5, start + weight * way, end - way * (1 - weight)))
 
 
-@register("torch.lerp", "aten::lerp")
+@register("torch.lerp")
 class Lerp(Layer):
     """x + weight * (end - x)."""
 
@@ -92,7 +90,7 @@ class _Fused(Layer):
         return dtype, [_wide(operand, dtype) for operand in operands]
 
 
-@register("torch.addcmul", "aten::addcmul")
+@register("torch.addcmul")
 class AddCMul(_Fused):
     """x + value * tensor1 * tensor2."""
 
@@ -102,7 +100,7 @@ class AddCMul(_Fused):
             return cast(np.asarray(x + factor * a * b), dtype)
 
 
-@register("torch.addcdiv", "aten::addcdiv")
+@register("torch.addcdiv")
 class AddCDiv(_Fused):
     """x + value * tensor1 / tensor2, not for integers."""
 

@@ -53,7 +53,7 @@ class MaskedScatter(Layer):
         return result
 
 
-@register("torch.where", "aten::where")
+@register("torch.where")
 class Where(Layer):
     """input where condition, else other, in their common dtype; without them the positions where it holds."""
 
@@ -107,7 +107,6 @@ class Zero(Rearrangement):
 
 
 @register("Tensor.copy", renamed={"self": "input"})
-@register("aten::copy", positional=("input", "src", "non_blocking"))
 class Copy(Rearrangement):
     """src, broadcast and converted, in place of input."""
 
@@ -141,7 +140,7 @@ class _Triangle(Rearrangement):
         return np.tri(rows, columns, max(min(diagonal, columns), -rows - 1), np.bool_)
 
 
-@register("torch.tril", "aten::tril")
+@register("torch.tril")
 class LowerTriangle(_Triangle):
     """input on the diagonal and below it, else 0."""
 
@@ -149,7 +148,7 @@ class LowerTriangle(_Triangle):
         return np.where(self._lower(input, self.diagonal), input, np.zeros((), input.dtype))
 
 
-@register("torch.triu", "aten::triu")
+@register("torch.triu")
 class UpperTriangle(_Triangle):
     """input on the diagonal and above it, else 0."""
 

@@ -55,9 +55,7 @@ class _Scatter(Layer):
         return flat_places(np.atleast_1d(input).shape, open_grid(index, axis)), source
 
 
-@register(
-    "torch.scatter", "aten::scatter", renamed={"value": "src"}, positional=("input", "dim", "index", "src", "reduce")
-)
+@register("torch.scatter", renamed={"value": "src"}, positional=("input", "dim", "index", "src", "reduce"))
 class Scatter(_Scatter):
     """out[index[i][j]][j] = src[i][j] for dim 0, src a tensor or one number; reduce adds or multiplies instead."""
 
@@ -80,11 +78,7 @@ class ScatterAdd(_Scatter):
         return written(input, places, source, "add")
 
 
-@register(
-    "torch.scatter_reduce",
-    "aten::scatter_reduce",
-    positional=("input", "dim", "index", "src", "reduce", "include_self"),
-)
+@register("torch.scatter_reduce", positional=("input", "dim", "index", "src", "reduce", "include_self"))
 class ScatterReduce(_Scatter):
     """The sum, product, mean, largest or smallest of all elements of src with the same position.
 
@@ -136,7 +130,7 @@ class _IndexWrite(Layer):
         return flat_places(shape, grid), np.broadcast_to(source, sizes(target))
 
 
-@register("torch.index_add", "aten::index_add", positional=("input", "dim", "index", "source", "alpha"))
+@register("torch.index_add", positional=("input", "dim", "index", "source", "alpha"))
 class IndexAdd(_IndexWrite):
     """input[index[i]] += alpha * source[i] for every slice i along dim."""
 

@@ -168,7 +168,7 @@ class MaskedSelect(Rearrangement):
         return np.asarray(table[hits])
 
 
-@register("torch.nonzero", "aten::nonzero", "aten::argwhere")
+@register("torch.nonzero")
 class NonZero(Rearrangement):
     """The positions of all elements that are not zero, one a row."""
 

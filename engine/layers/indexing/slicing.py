@@ -22,7 +22,6 @@ from engine.tensor import Array, Dim, Shape, TensorSpec, format_shape
 
 NOT_SELECTED: Final = 2147483647
 _ONE_AXIS: Final = {"dim": "dims", "start": "starts", "end": "ends", "step": "steps", "select": "selects"}
-_SELECT: Final = {"dim": "dims", "index": "selects"}
 
 Bounds: TypeAlias = tuple[Dim, ...]
 
@@ -100,7 +99,7 @@ class Slice(_Window):
         return input[(*self.place(input.shape), ...)]
 
 
-@register("Tensor.select", "aten::select_copy", positional=("input", "dim", "index"))
+@register("Tensor.select", positional=("input", "dim", "index"))
 class Select(Rearrangement):
     """One slice of an axis, without that axis.
 
@@ -165,7 +164,6 @@ class SliceCopy(_Window):
 
 
 @register("torch.slice_scatter", renamed={"self": "input", **_ONE_AXIS})
-@register("aten::select_scatter", renamed=_SELECT, positional=("input", "src", "dims", "selects"))
 class SliceScatter(SliceCopy):
     """A copy of input with src, of the size of the slice, in place of a slice."""
 
@@ -205,7 +203,7 @@ class Narrow(Rearrangement):
         return axis, first, length
 
 
-@register("aten::unfold", "aten::unfold_copy")
+@register("aten::unfold")
 class Windows(Rearrangement):
     """All windows of an axis, step apart: out[..., i, ..., j] = input[..., i * step + j, ...], j the last axis."""
 

@@ -15,8 +15,6 @@ from engine.tensor import UNKNOWN, Array, Dim, DType, Shape, TensorSpec, dtype_n
 _MODES = ("sum", "mean", "max")
 
 
-@register("nn.Embedding", ignored=("num_embeddings", "embedding_dim", "sparse"),
-          shapes={"weight": ("num_embeddings", "embedding_dim")})  # fmt: skip
 @register("F.embedding", ignored=("scale_grad_by_freq", "sparse"))
 class Embedding(Layer):
     """weight[input]: one row of the table for every index.

@@ -21,11 +21,6 @@ from engine.tensor import Array, DType, Shape, TensorSpec, format_shape
 _MATRIX_ORDERS: Final = ("nuc", 1, -1, 2, -2, math.inf, -math.inf)
 
 
-@register(
-    "aten::linalg_matrix_norm",
-    positional=("input", "ord", "dim", "keepdim", "dtype"),
-    presets={"ord": "fro", "dim": (-2, -1)},
-)
 @register("aten::linalg_norm", positional=("input", "ord", "dim", "keepdim", "dtype"))
 class LinalgNorm(Composite):
     """The norm of vectors along one dim, or of the matrices of two dims; without dim of all elements.

@@ -15,8 +15,12 @@ from engine.promotion import broadcast_shapes, cast, promote_types
 from engine.tensor import Array, Dim, Shape, TensorSpec, format_shape, product
 
 
-@register("nn.Linear", "F.linear", ignored=("in_features", "out_features"), flags={"bias": ("bias",)},
-          shapes={"weight": ("out_features", "in_features"), "bias": ("out_features",)})  # fmt: skip
+@register(
+    "F.linear",
+    ignored=("in_features", "out_features"),
+    flags={"bias": ("bias",)},
+    shapes={"weight": ("out_features", "in_features"), "bias": ("out_features",)},
+)
 class Linear(Layer):
     """x @ weight.T + bias.
 

@@ -49,9 +49,6 @@ def check_ranks(a: Shape, b: Shape, ranks: tuple[int, ...]) -> None:
 
 
 @register("torch.matmul")
-@register("torch.mm", presets={"ranks": (2, 2)}, renamed={"mat2": "other"})
-@register("torch.bmm", presets={"ranks": (3, 3)}, renamed={"mat2": "other"})
-@register("torch.mv", presets={"ranks": (2, 1)}, renamed={"vec": "other"})
 class Matmul(Layer):
     """input @ other.
 
@@ -138,9 +135,7 @@ def multiply_adds(output: TensorSpec, left: object) -> int:
     return 2 * (output.size or 0) * (inner or 0)
 
 
-@register("torch.addmm", presets={"ranks": (2, 2)}, renamed={"mat1": "first", "mat2": "second"})
 @register("torch.baddbmm", presets={"ranks": (3, 3)}, renamed={"batch1": "first", "batch2": "second"})
-@register("aten::addmv", presets={"ranks": (2, 1)}, positional=("input", "first", "second", "beta", "alpha"))
 class AddMatmul(Layer):
     """beta * input + alpha * (first @ second); with beta = 0 the input is ignored, even NaN.
 

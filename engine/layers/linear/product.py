@@ -79,7 +79,7 @@ class Inner(Composite):
         return call(Tensordot(dims_self=(-1,), dims_other=(-1,)), input, other)
 
 
-@register("aten::outer", "aten::ger")
+@register("aten::outer")
 class Outer(Composite):
     """a[m] * b[n] for two vectors."""
 
@@ -132,7 +132,6 @@ class Tensordot(Composite):
 
 
 @register("torch.cross")
-@register("aten::linalg_cross", positional=("input", "other", "dim"))
 class Cross(Composite):
     """(a1*b2 - a2*b1, a2*b0 - a0*b2, a0*b1 - a1*b0) along an axis of size 3; the operands broadcast.
 
@@ -162,7 +161,7 @@ class Cross(Composite):
         return axis
 
 
-@register("aten::linalg_multi_dot", "aten::chain_matmul")
+@register("aten::linalg_multi_dot")
 class ChainMatmul(Composite):
     """Matrix product of a list of matrices; the first and last may be vectors."""
 
@@ -195,6 +194,9 @@ class AddBatchSum(_AddProduct):
 
     def compose(self, call: CallLayer, input: Array, first: Array, second: Array) -> Any:
         check_ranks(first.shape, second.shape, (3, 3))
+        if not may_equal(first.shape[0], second.shape[0]):
+            found = f"{format_shape(first.shape)} by {format_shape(second.shape)}"
+            raise ShapeError("batches differ", found=found)
         return self._sum(call, input, call(Tensordot(dims_self=(0, 2), dims_other=(0, 1)), first, second))
 
 

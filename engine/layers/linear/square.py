@@ -45,7 +45,7 @@ class _OfMatrices(Layer):
         raise NotImplementedError
 
 
-@register("aten::linalg_matrix_power", "aten::matrix_power", positional=("input", "n"))
+@register("aten::linalg_matrix_power", positional=("input", "n"))
 class MatrixPower(_OfMatrices):
     """Every matrix to the n-th power; the unit matrix for 0, powers of the inverse for negative n."""
 
@@ -60,7 +60,7 @@ class MatrixPower(_OfMatrices):
             raise ShapeError("a matrix without an inverse has no negative power", found=f"n = {self.n}") from None
 
 
-@register("aten::linalg_matrix_exp", "aten::matrix_exp")
+@register("aten::linalg_matrix_exp")
 class MatrixExponential(_OfMatrices):
     """e**x = 1 + x + x**2 / 2 + ..., of x halved until the series converges fast, squared as often as it was halved.
 

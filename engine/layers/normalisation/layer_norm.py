@@ -59,8 +59,11 @@ class _TrailingNorm(Norm):
         _check_trailing(input, self.normalized_shape, *others)
 
 
-@register("nn.LayerNorm", "F.layer_norm", flags={"elementwise_affine": ("weight", "bias")},
-          shapes={"weight": ("*normalized_shape",), "bias": ("*normalized_shape",)})  # fmt: skip
+@register(
+    "F.layer_norm",
+    flags={"elementwise_affine": ("weight", "bias")},
+    shapes={"weight": ("*normalized_shape",), "bias": ("*normalized_shape",)},
+)
 class LayerNorm(_TrailingNorm):
     """(x - mean) / sqrt(var + eps) * weight + bias, with the statistics of the last axes together.
 
@@ -85,8 +88,7 @@ class LayerNorm(_TrailingNorm):
         return affine(standardised(x, _last_axes(x, self.normalized_shape), self.eps), *others)
 
 
-@register("nn.RMSNorm", "F.rms_norm", flags={"elementwise_affine": ("weight",)},
-          shapes={"weight": ("*normalized_shape",)})  # fmt: skip
+@register("F.rms_norm", flags={"elementwise_affine": ("weight",)}, shapes={"weight": ("*normalized_shape",)})
 class RMSNorm(_TrailingNorm):
     """x / sqrt(mean(x**2) + eps) * weight, with the mean over the last axes together.
 

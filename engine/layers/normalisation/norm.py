@@ -20,8 +20,6 @@ from engine.promotion import cast, float_dtype
 from engine.tensor import Array, Shape, TensorSpec, format_shape
 
 _AFFINE = {"affine": ("weight", "bias")}
-_TRACKED = {**_AFFINE, "track_running_stats": ("running_mean", "running_var")}
-_USES_TRACKED = {"use_input_stats": False}
 _SHAPES = dict.fromkeys(("weight", "bias", "running_mean", "running_var"), ("num_features",))
 
 
@@ -50,8 +48,7 @@ class Norm(Layer):
     def _compute(self, x: Array, *others: Array | None) -> Array: ...
 
 
-@register("nn.BatchNorm1d", "nn.BatchNorm2d", "nn.BatchNorm3d", "F.batch_norm",
-          ignored=("num_features",), flags=_AFFINE, shapes=_SHAPES)  # fmt: skip
+@register("F.batch_norm", ignored=("num_features",), flags=_AFFINE, shapes=_SHAPES)
 class BatchNorm(Norm):
     """(x - mean) / sqrt(var + eps) * weight + bias, channel by channel.
 
@@ -82,15 +79,7 @@ class BatchNorm(Norm):
         return _normalised(x, mean, var, self.eps, weight, bias)
 
 
-@register("nn.InstanceNorm1d", presets={"spatial": 1, **_USES_TRACKED}, ignored=("num_features",), flags=_TRACKED,
-          shapes=_SHAPES)  # fmt: skip
-@register("nn.InstanceNorm2d", presets={"spatial": 2, **_USES_TRACKED}, ignored=("num_features",), flags=_TRACKED,
-          shapes=_SHAPES)  # fmt: skip
-@register("nn.InstanceNorm3d", presets={"spatial": 3, **_USES_TRACKED}, ignored=("num_features",), flags=_TRACKED,
-          shapes=_SHAPES)  # fmt: skip
 @register("F.instance_norm")
-@register("aten::instance_norm", positional=("input", "weight", "bias", "running_mean", "running_var",
-                                             "use_input_stats", "momentum", "eps", "cudnn_enabled"))  # fmt: skip
 class InstanceNorm(Norm):
     """(x - mean) / sqrt(var + eps) * weight + bias, every channel of every instance by itself.
 
@@ -135,8 +124,12 @@ class InstanceNorm(Norm):
         return (1, *shape) if self.spatial is not None and len(shape) == self.spatial + 1 else shape
 
 
-@register("nn.GroupNorm", "F.group_norm", ignored=("num_channels",), flags=_AFFINE,
-          shapes={"weight": ("num_channels",), "bias": ("num_channels",)})  # fmt: skip
+@register(
+    "F.group_norm",
+    ignored=("num_channels",),
+    flags=_AFFINE,
+    shapes={"weight": ("num_channels",), "bias": ("num_channels",)},
+)
 class GroupNorm(Norm):
     """(x - mean) / sqrt(var + eps) * weight + bias, with the statistics of a group of channels of one instance.
 
@@ -166,7 +159,7 @@ class GroupNorm(Norm):
         return affine(y, *_by_channel(y, others))
 
 
-@register("nn.LocalResponseNorm", "F.local_response_norm")
+@register("F.local_response_norm")
 class LocalResponseNorm(Norm):
     """x / (k + alpha * mean(x**2))**beta, with the mean over ``size`` neighbouring channels, absent ones as zeros.
 

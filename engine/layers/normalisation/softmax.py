@@ -51,8 +51,7 @@ class _AlongAxis(Layer):
         return cast(result.reshape(input.shape), self._dtype(input.dtype))
 
 
-@register("nn.Softmax", "F.softmax")
-@register("nn.Softmax2d", presets={"dim": -3})
+@register("F.softmax")
 class Softmax(_AlongAxis):
     """exp(x) / sum(exp(x)) along dim."""
 
@@ -60,7 +59,7 @@ class Softmax(_AlongAxis):
         return self._finished(softmax(self._prepared(input), self.axis(input.ndim)), input)
 
 
-@register("nn.Softmin", "F.softmin")
+@register("F.softmin")
 class Softmin(Composite):
     """exp(-x) / sum(exp(-x)) along dim."""
 
@@ -71,7 +70,7 @@ class Softmin(Composite):
         return call(Softmax(dim=self.dim, annotations=self.annotations), formula(call, "neg(@0)", input))
 
 
-@register("nn.LogSoftmax", "F.log_softmax")
+@register("F.log_softmax")
 class LogSoftmax(_AlongAxis):
     """x - log(sum(exp(x))) along dim."""
 

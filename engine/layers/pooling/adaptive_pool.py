@@ -82,7 +82,7 @@ def _segments(size: int, count: int) -> tuple[Array, Array]:
     return i * size // max(count, 1), -(-(i + 1) * size // max(count, 1))
 
 
-@register_ranks("nn.AdaptiveAvgPool{}d", "F.adaptive_avg_pool{}d")
+@register_ranks("F.adaptive_avg_pool{}d")
 class AdaptiveAvgPool(AdaptivePool):
     """The mean of each window.
 
@@ -112,7 +112,7 @@ def _along(values: Array, axis: int, rank: int) -> Array:
     return values.reshape(-1, *(1,) * (rank - 1 - axis))
 
 
-@register_ranks("nn.AdaptiveMaxPool{}d", "F.adaptive_max_pool{}d")
+@register_ranks("F.adaptive_max_pool{}d")
 class AdaptiveMaxPool(AdaptivePool, WithIndices):
     """The largest element of each window, NaN if there is one, and its position.
 

@@ -44,7 +44,7 @@ class WithIndices(Layer):
         return int(is_index and not (inputs and inputs[0] is not None and inputs[0].dtype == INDEX))
 
 
-@register_ranks("nn.MaxPool{}d", "F.max_pool{}d")
+@register_ranks("F.max_pool{}d")
 class MaxPool(Pool, WithIndices):
     """The largest element of each window, NaN if there is one.
 

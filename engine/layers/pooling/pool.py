@@ -70,7 +70,7 @@ class Pool(Layer):
         return (spec.size or 0) * math.prod(window.kernel for window in self.windows)
 
 
-@register_ranks("nn.AvgPool{}d", "F.avg_pool{}d")
+@register_ranks("F.avg_pool{}d")
 class AvgPool(Pool):
     """The mean of each window.
 
@@ -150,7 +150,7 @@ def over_windows(combine: np.ufunc, x: Array, windows: Sequence[Window], padding
     return x
 
 
-@register_ranks("nn.LPPool{}d", "F.lp_pool{}d")
+@register_ranks("F.lp_pool{}d")
 class LPPool(Pool):
     """(taps * mean(x^p) over each window)^(1/p): of x itself, not its magnitude, so that odd powers can give NaN.
 

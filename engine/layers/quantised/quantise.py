@@ -18,10 +18,7 @@ from engine.tensor import Array, DType, TensorSpec, dtype_name
 _INTEGERS: Final = (np.dtype(np.int8), np.dtype(np.uint8), np.dtype(np.int32))
 
 
-@register(
-    "torch.quantize_per_tensor", "aten::quantize_per_tensor", positional=("input", "scale", "zero_point", "dtype")
-)
-@register("nn.quantized.Quantize", positional=("input",))
+@register("torch.quantize_per_tensor", positional=("input", "scale", "zero_point", "dtype"))
 class QuantizePerTensor(Layer):
     """round(x / scale) + zero_point, halves to even, clipped to the integer dtype."""
 
@@ -44,7 +41,7 @@ class QuantizePerTensor(Layer):
         return quantised(rounded(input, self.scale, self.zero_point, self.dtype), self.scale, self.zero_point)
 
 
-@register("torch.dequantize", "nn.quantized.DeQuantize")
+@register("torch.dequantize")
 class Dequantize(Layer):
     """(q - zero_point) * scale, float32.
 

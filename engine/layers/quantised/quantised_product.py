@@ -105,7 +105,7 @@ class QuantisedLinear(_QuantisedProduct, Linear):
     plain = Linear
 
 
-@register("nn.quantized.cat", "quantized::cat")
+@register("nn.quantized.cat")
 class QuantisedCat(Cat):
     """Quantised tensors concatenated along dim, converted to one scale and zero point.
 

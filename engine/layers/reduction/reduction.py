@@ -230,7 +230,7 @@ overload("aten::any", (AnyTrue, "input"), (AnyTrue, "input dim keepdim"))
 overload("aten::all", (AllTrue, "input"), (AllTrue, "input dim keepdim"))
 
 
-@register("torch.count_nonzero", "aten::count_nonzero")
+@register("torch.count_nonzero")
 class CountNonZero(_Test):
     """The number of nonzero elements over dim."""
 

@@ -121,21 +121,21 @@ class _RunningExtreme(Layer):
         return cast(values, input.dtype).reshape(input.shape), indices.reshape(input.shape)
 
 
-@register("torch.cummax", "aten::cummax")
+@register("torch.cummax")
 class CumMax(_RunningExtreme):
     """The largest element so far, and its position."""
 
     more = np.maximum
 
 
-@register("torch.cummin", "aten::cummin")
+@register("torch.cummin")
 class CumMin(_RunningExtreme):
     """The smallest element so far, and its position."""
 
     more = np.minimum
 
 
-@register("torch.diff", "aten::diff", positional=("input", "n", "dim", "prepend", "append"))
+@register("torch.diff", positional=("input", "n", "dim", "prepend", "append"))
 class Diff(Layer):
     """out[i] = in[i + 1] - in[i], n times over; prepend and append lengthen the axis first. Bools are xor-ed."""
 

@@ -19,8 +19,7 @@ from engine.promotion import cast
 from engine.tensor import Array, Dim, Number, Shape, TensorSpec, format_shape
 
 
-@register("aten::linalg_diagonal", positional=("input", "offset", "dim1", "dim2"), presets={"dim1": -2, "dim2": -1})
-@register("torch.diagonal", "aten::diagonal", "aten::diagonal_copy", positional=("input", "offset", "dim1", "dim2"))
+@register("torch.diagonal", positional=("input", "offset", "dim1", "dim2"))
 class Diagonal(Rearrangement):
     """A diagonal of each plane (dim1, dim2), as the last axis."""
 
@@ -124,7 +123,7 @@ class DiagFlat(Composite):
         return call(DiagonalEmbed(offset=self.offset), call(Flatten(), input))
 
 
-@register("torch.trace", "aten::trace")
+@register("torch.trace")
 class Trace(Composite):
     """The sum of a matrix' diagonal; integers and bools give int64."""
 

@@ -18,7 +18,7 @@ from engine.promotion import broadcast_shapes
 from engine.tensor import UNKNOWN, Array, Dim, Shape, TensorSpec, format_shape, product
 
 
-@register("Tensor.expand", "aten::expand_copy", "aten::broadcast_to", renamed={"size": "sizes"})
+@register("Tensor.expand", renamed={"size": "sizes"})
 class Expand(Rearrangement):
     """Dimensions of size 1 repeated up to sizes, new ones added in front; -1 keeps a dimension.
 

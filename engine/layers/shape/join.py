@@ -132,8 +132,6 @@ def _alike(a: Shape, b: Shape) -> Shape:
     return tuple(n if m is None else m for m, n in zip(a, b, strict=True))
 
 
-@register("aten::hstack", presets={"rank": 1, "dim": 1})
-@register("aten::vstack", presets={"rank": 2, "dim": 0})
 @register("aten::dstack", presets={"rank": 3, "dim": 2})
 class StackedRows(_Join):
     """Tensors of at least so many dimensions joined along one; hstack joins vectors along their only axis."""

@@ -28,7 +28,7 @@ class _Permutation(Rearrangement):
         raise NotImplementedError
 
 
-@register("Tensor.permute", "torch.permute", "aten::permute_copy")
+@register("torch.permute")
 class Permute(_Permutation):
     """Axis i of the result is axis dims[i] of the input."""
 
@@ -38,7 +38,7 @@ class Permute(_Permutation):
         return checked_order(self.dims, rank)
 
 
-@register("torch.transpose", "aten::transpose_copy")
+@register("torch.transpose")
 class Transpose(_Permutation):
     """Axes dim0 and dim1 swapped."""
 
@@ -51,7 +51,7 @@ class Transpose(_Permutation):
         return tuple(swapped.get(axis, axis) for axis in range(rank))
 
 
-@register("torch.t", "aten::t_copy")
+@register("torch.t")
 class MatrixTranspose(_Permutation):
     """The transpose of a matrix; vectors and 0-dim tensors are unchanged."""
 
@@ -114,8 +114,6 @@ class _Mirror(Rearrangement):
         raise NotImplementedError
 
 
-@register("aten::fliplr", presets={"dims": (1,)})
-@register("aten::flipud", presets={"dims": (0,)})
 @register("torch.flip")
 class Flip(_Mirror):
     """Elements in reverse order along dims."""

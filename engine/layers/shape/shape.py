@@ -41,7 +41,7 @@ class _Reshaping(Rearrangement):
         """Return the new shape."""
 
 
-@register("Tensor.reshape", "Tensor.view", "aten::view_copy")
+@register("Tensor.reshape")
 class Reshape(_Reshaping):
     """The elements of input, in row-major order, as a tensor of another shape.
 
@@ -121,7 +121,7 @@ def _fitted(shape: Shape, input: Shape) -> Shape:
     return replaced(shape, free[0], total // rest) if free else shape
 
 
-@register("Tensor.reshape_as", "Tensor.view_as", "aten::view_as")
+@register("Tensor.reshape_as")
 class ReshapeAs(Rearrangement):
     """input in the shape of other."""
 
@@ -132,7 +132,6 @@ class ReshapeAs(Rearrangement):
         return input.reshape(sizes(_fitted(other.shape, input.shape)))
 
 
-@register("aten::ravel", presets={"start_dim": 0, "end_dim": -1})
 @register("torch.flatten")
 class Flatten(_Reshaping):
     """Dimensions start_dim to end_dim merged; a 0-dim tensor becomes a vector of one element."""
@@ -159,7 +158,7 @@ class Unflatten(_Reshaping):
         return replaced(shape, axis, *_fitted(self.sizes, shape[axis : axis + 1]))
 
 
-@register("torch.squeeze", "aten::squeeze_copy")
+@register("torch.squeeze")
 class Squeeze(Rearrangement):
     """Dimensions of size 1 removed: all of them, or the given ones; given ones of other sizes stay."""
 
@@ -183,7 +182,7 @@ def _without_ones(shape: Shape, axes: tuple[int, ...]) -> Shape:
     return tuple(dim for axis, dim in enumerate(shape) if axis not in axes or dim != 1)
 
 
-@register("torch.unsqueeze", "aten::unsqueeze_copy")
+@register("torch.unsqueeze")
 class Unsqueeze(_Reshaping):
     """A dimension of size 1 added at ``dim`` of the result; several if they are given as a list (ONNX)."""
 
@@ -195,8 +194,6 @@ class Unsqueeze(_Reshaping):
         return tuple(1 if axis in new else next(old) for axis in range(len(shape) + len(new)))
 
 
-@register("aten::atleast_1d", presets={"rank": 1})
-@register("aten::atleast_2d", presets={"rank": 2})
 @register("aten::atleast_3d", presets={"rank": 3})
 class AtLeast(_Reshaping):
     """Leading dimensions of size 1 added up to ``rank``; the third comes last, as in PyTorch."""
@@ -211,7 +208,7 @@ class AtLeast(_Reshaping):
         return (1,) * (self.rank - len(shape)) + shape
 
 
-@register("torch.as_strided", "aten::as_strided_copy")
+@register("torch.as_strided")
 class AsStrided(Rearrangement):
     """out[i, j, ...] = flat[storage_offset + i * stride[0] + j * stride[1] + ...] of a contiguous input.
 

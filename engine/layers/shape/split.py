@@ -76,11 +76,7 @@ def _length(shape: Shape, axis: int) -> Dim:
     return shape[axis]
 
 
-@register(
-    "torch.split", "aten::unsafe_split", "aten::unsafe_split_with_sizes", "aten::split_copy",
-    "aten::split_with_sizes_copy",
-    positional=("input", "split_size_or_sections", "dim"), renamed={"tensor": "input"},
-)  # fmt: skip
+@register("torch.split", positional=("input", "split_size_or_sections", "dim"), renamed={"tensor": "input"})
 class Split(_Pieces):
     """Pieces of one size along dim, the last possibly shorter; or of the given sizes; or equal ones (ONNX).
 
@@ -134,7 +130,7 @@ def _checked_sections(sizes: Shape, length: Dim) -> Shape:
     return sizes
 
 
-@register("torch.chunk", "aten::unsafe_chunk", positional=("input", "chunks", "dim"))
+@register("torch.chunk", positional=("input", "chunks", "dim"))
 class Chunk(_Pieces):
     """At most ``chunks`` pieces along dim, all of ceil(length / chunks), the last possibly shorter."""
 
@@ -178,8 +174,6 @@ def _cuts(indices: Sequence[int], length: int) -> list[int]:
     return [slice_bound(index, length, 0) for index in indices]
 
 
-@register("aten::hsplit", presets={"axis": 1})
-@register("aten::vsplit", presets={"axis": 0})
 @register("aten::dsplit", presets={"axis": 2})
 class AxisSplit(Rearrangement):
     """Like tensor_split along a fixed axis, which the sections must divide; for vectors along their only axis."""
@@ -204,7 +198,7 @@ class AxisSplit(Rearrangement):
         return TensorSplit(sections=cuts, dim=axis, annotations=self.annotations)
 
 
-@register("torch.unbind", "aten::unbind_copy")
+@register("torch.unbind")
 class Unbind(_Pieces):
     """The slices along dim, without that axis."""
 

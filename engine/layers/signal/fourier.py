@@ -224,7 +224,7 @@ class _Shift(Rearrangement):
         return checked_axes(self.dim or range(rank), rank) if rank else ()
 
 
-@register("torch.fft.fftshift", "aten::fft_fftshift")
+@register("torch.fft.fftshift")
 class FftShift(_Shift):
     """Frequency 0 moved from the front to the middle of each axis."""
 
@@ -232,7 +232,7 @@ class FftShift(_Shift):
         return np.fft.fftshift(input, self._axes(input.ndim)) if input.ndim else input
 
 
-@register("torch.fft.ifftshift", "aten::fft_ifftshift")
+@register("torch.fft.ifftshift")
 class IfftShift(_Shift):
     """Frequency 0 moved from the middle to the front of each axis."""
 

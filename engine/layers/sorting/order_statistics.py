@@ -108,8 +108,7 @@ overload("aten::nanmedian", (NanMedianOfAll, "input"), (NanMedian, "input dim ke
 _POSITIONAL: Final = ("input", "q", "dim", "keepdim", "interpolation")
 
 
-@register("torch.quantile", "aten::quantile", positional=_POSITIONAL)
-@register("torch.nanquantile", "aten::nanquantile", positional=_POSITIONAL, presets={"ignores_nan": True})
+@register("torch.quantile", positional=_POSITIONAL)
 class Quantile(Layer):
     """The value below which a share q of the elements lies; NaN if an element is NaN, unless those are ignored.
 

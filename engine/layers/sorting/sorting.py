@@ -129,7 +129,7 @@ class TopK(Layer):
         return values if len(self.annotations.outputs) == 1 else (values, places)
 
 
-@register("torch.kthvalue", "aten::kthvalue", positional=("input", "k", "dim", "keepdim"))
+@register("torch.kthvalue", positional=("input", "k", "dim", "keepdim"))
 class KthValue(Layer):
     """The k-th smallest element along dim, counted from 1, and its position."""
 

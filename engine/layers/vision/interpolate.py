@@ -38,9 +38,7 @@ _EXACT: Final = 2**12
 _UINT8: Final = np.dtype(np.uint8)
 
 
-@register("nn.Upsample", "F.upsample", "F.interpolate")
-@register("nn.UpsamplingNearest2d", "F.upsample_nearest")
-@register("nn.UpsamplingBilinear2d", "F.upsample_bilinear", presets={"mode": "bilinear", "align_corners": True})
+@register("F.interpolate")
 class Interpolate(Layer):
     """The spatial axes interpolated to a size, or by a factor.
 

@@ -23,7 +23,6 @@ MOST_SAMPLES = 256
 _ARGUMENTS = ("input", "rois", "spatial_scale", "output_height", "output_width", "sampling_ratio", "aligned")
 
 
-@register("torchvision.ops.RoIAlign")
 @register(
     "pnnx.custom_op.torchvision.roi_align",
     positional=_ARGUMENTS,

@@ -11,7 +11,7 @@ from engine.layers.shape.shape import Rearrangement
 from engine.tensor import Array, Dim, TensorSpec, format_shape, product
 
 
-@register("nn.PixelShuffle", "F.pixel_shuffle")
+@register("F.pixel_shuffle")
 class PixelShuffle(Rearrangement):
     """Every r*r channels become a block of r x r pixels: y[c, h*r + i, w*r + j] = x[c*r*r + i*r + j, h, w].
 
@@ -45,7 +45,7 @@ class PixelShuffle(Rearrangement):
         return pixels.reshape(*lead, c // (r * r), h * r, w * r)
 
 
-@register("nn.PixelUnshuffle", "F.pixel_unshuffle")
+@register("F.pixel_unshuffle")
 class PixelUnshuffle(Rearrangement):
     """The inverse of PixelShuffle: every block of r x r pixels becomes r*r channels.
 
@@ -78,7 +78,7 @@ class PixelUnshuffle(Rearrangement):
         return channels.reshape(*lead, c * r * r, h // r, w // r)
 
 
-@register("nn.ChannelShuffle", "F.channel_shuffle", "aten::channel_shuffle", positional=("input", "groups"))
+@register("F.channel_shuffle", positional=("input", "groups"))
 class ChannelShuffle(Rearrangement):
     """Channels interleaved by groups: y[:, k*groups + g] = x[:, g*C/groups + k].
 
