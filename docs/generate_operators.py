@@ -36,10 +36,10 @@ _HEAD: Final = """# Operators
 [custom-operators.md](custom-operators.md).
 
 An operand with `= value` may be absent. Any operand may also be stored with the operator as an attribute (`@weight`)
-or be given as a parameter (`other=2`), and any parameter may come as an operand (`$dim=7`). Types that begin with
-`aten::` take everything in the order of PyTorch's own schema. *Fixed* parameters belong to the type; what is
-*not needed* is read over; *if* names the parameter that announces an attribute. Reference: runs on numpy, held
-against PyTorch's recorded answers.
+or be given as a parameter (`other=2`), and any parameter may come as an operand (`$dim=7`). *Core*: the
+[core operator](core-operators.md) that several types are names of. Types that begin with `aten::` take everything in
+the order of PyTorch's own schema. *Fixed* parameters belong to the type; what is *not needed* is read over; *if* names
+the parameter that announces an attribute. Reference: runs on numpy, held against PyTorch's recorded answers.
 
 Compiled, for float32 ([compiler.md](compiler.md)): *kernel*: machine code of its own. *map*: element-wise, part of the
 kernel that makes its operand where it can be, else a kernel with others of its kind. *view*: costs nothing where
@@ -61,7 +61,7 @@ tests and of onnxruntime. `Loop`, `Scan`, `SequenceMap` and an `If` without a co
 does not write their bodies; so are single constants other than float32, int32, int64 and bool, and operators of other
 domains (`custom_op.*`), for it drops those, too. ([exporting.md](exporting.md#from-onnx))
 """
-_TITLES: Final = ("type", "computes", "operands", "parameters", "attributes", "reference", "compiled")
+_TITLES: Final = ("type", "computes", "core", "operands", "parameters", "attributes", "reference", "compiled")
 
 
 def render() -> str:
@@ -90,11 +90,11 @@ def _section(module: str, signatures: list[Signature]) -> str:
     summary = (importlib.import_module(module).__doc__ or "").strip().split("\n\n")[0]
     title = module.rpartition(".")[2].replace("_", " ").capitalize()
     title = f"ONNX: {title.lower()}" if module.startswith(_LAYERS + _ONNX) else title
-    lines = [f"## {title}", "", _prose(summary), "", _line(_TITLES), _line(["---"] * len(_TITLES))]
+    lines = [f"## {title}", "", prose(summary), "", table_line(_TITLES), table_line(["---"] * len(_TITLES))]
     rows = [*_rows(signatures)]
     if any(row[-1] == "–" for row in rows):
-        return "\n".join([*lines, *map(_line, rows), "", f"–: {reason(module)}.", ""])
-    return "\n".join([*lines, *map(_line, rows), ""])
+        return "\n".join([*lines, *map(table_line, rows), "", f"–: {reason(module)}.", ""])
+    return "\n".join([*lines, *map(table_line, rows), ""])
 
 
 def _rows(signatures: list[Signature]) -> Iterator[list[str]]:
@@ -109,16 +109,23 @@ def _rows(signatures: list[Signature]) -> Iterator[list[str]]:
 def _cells(signature: Signature) -> tuple[str, ...]:
     summary = (signature.layer.__doc__ or "").strip().split("\n\n")[0]
     arguments = _operands(signature), _parameters(signature), _attributes(signature)
-    return _prose(summary), *arguments, "✔", compiled_as(signature)
+    return prose(summary), _core(signature.layer), *arguments, "✔", compiled_as(signature)
+
+
+def _core(layer: type[Layer]) -> str:
+    """The core operator of a layer with several types, which is registered first."""
+    types = [type for type in engine.registry if engine.registry[type].layer is layer]
+    return f"`{types[0]}`" if len(types) > 1 else ""
 
 
 def compiled_as(signature: Signature) -> str:
     """What the compiler has for a type: the rules of its layer's class."""
-    found = [_compiled(layer) for layer in (signature.layer, *signature.layer.canonical_layers)]
+    found = [compiled_layer(layer) for layer in (signature.layer, *signature.layer.canonical_layers)]
     return next((kind for kind in found if kind != "–"), "–")
 
 
-def _compiled(layer: type[Layer]) -> str:
+def compiled_layer(layer: type[Layer]) -> str:
+    """What the compiler has for a layer."""
     if issubclass(layer, Constant):
         return "constant"
     if layer in KERNEL_RULES and layer not in EXPRESSION_RULES:
@@ -172,14 +179,15 @@ def _value(value: Any) -> str:
     return f"`{list(value) if isinstance(value, tuple) else value}`"
 
 
-def _prose(text: str) -> str:
+def prose(text: str) -> str:
     """A docstring's text for a table: code spans as they are, everything else without meaning to Markdown."""
     spans = re.split(r"``(.+?)``", " ".join(text.split()))
     parts = [f"`{span}`" if index % 2 else re.sub(r"([*_<\[\]`~])", r"\\\1", span) for index, span in enumerate(spans)]
     return "".join(parts)
 
 
-def _line(cells: Any) -> str:
+def table_line(cells: Any) -> str:
+    """A row of a table."""
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
