@@ -17,10 +17,10 @@ from engine.layers.definition.bound import BoundLayer, Source
 from engine.layers.definition.composite import Composite, inferred
 from engine.layers.definition.layer import Annotations, Layer
 from engine.layers.definition.overload import unfolded
+from engine.layers.operands.precision import working_dtype
 from engine.passes.support.facts import Facts, packed
 from engine.passes.support.rewriting import Rewriter, renamed, stored
 from engine.pnnx import Attribute, Graph, Operator
-from engine.promotion import is_reduced
 from engine.tensor import DType, Shape, TensorSpec
 
 PART: Final = "::"
@@ -95,7 +95,7 @@ class _Writer:
 
     def _described(self, operand: RuntimeOperand) -> object:
         known, items = self._facts.known(operand), packed(operand)
-        if isinstance(known, TensorSpec) and is_reduced(known.dtype):
+        if isinstance(known, TensorSpec) and working_dtype(known.dtype) != known.dtype:
             raise TypeError("half precision is rounded only once")
         if isinstance(known, list | tuple) and items is not None:
             return [self._described(each) for each in items]
