@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -93,13 +92,11 @@ class Machine:
     def direct(self, kernel: Conv, tile: ConvTile) -> float:
         """Return the time of a direct convolution with a tile, in times of a product."""
         across = -(-kernel.columns // tile.columns)
-        wide = replace(kernel, tile=tile).wide_tiles
         panels = panels_of(kernel.out_channels, self.host.lanes, tile.vectors)
         total = 0.0
-        for count, columns in ((wide, tile.columns), (across - wide, tile.columns - 1)):
-            for panel in panels if count else ():
-                tap, rest = self.tile(tile.rows * columns, len(panel))
-                total += count * (kernel.taps * tap + rest)
+        for panel in panels:
+            tap, rest = self.tile(tile.rows * tile.columns, len(panel))
+            total += across * (kernel.taps * tap + rest)
         total *= kernel.batch * kernel.groups * -(-kernel.rows // tile.rows)
         lanes = self.host.lanes * len(vectors_of(kernel.out_channels, self.host.lanes))
         return winograd._bounded(self.host, total, 4 * kernel.groups * kernel.taps * lanes)

@@ -48,8 +48,6 @@ def tiles_of(host: Host, rows: int, columns: int, out_channels: int, *, is_signa
         for down in range(1, 2 if is_signal else min(rows, limit) + 1) if vectors <= max(count, 1) else ():
             for across in range(1, min(columns, limit // down) + 1):
                 yield ConvTile(down, across, vectors)
-                if 1 < across < columns and columns % across:
-                    yield ConvTile(down, across, vectors, varies=True)
 
 
 def judged(machine: Machine, step: KernelStep) -> Iterator[Verdict]:
@@ -91,8 +89,7 @@ def _judged_product(machine: Machine, kernel: Product) -> Verdict:
     """Return the verdict on a product: rows of its tile are columns of a convolution's."""
     found = {}
     for tile in tiles_of(machine.host, 1, kernel.rows, kernel.columns, is_signal=True):
-        if not tile.varies:
-            found[_spelled(tile)] = machine.stacked(kernel, tile.columns, tile.vectors)
+        found[_spelled(tile)] = machine.stacked(kernel, tile.columns, tile.vectors)
     cycles = machine.stacked(kernel, kernel.tile_rows, kernel.vectors)
     geometry = f"{kernel.stack[0] * kernel.stack[1]} of {kernel.rows}×{kernel.terms}×{kernel.columns}"
     return _verdict(machine, geometry, f"{kernel.tile_rows} × {kernel.vectors}", cycles, found)
@@ -151,11 +148,7 @@ def _verdict(machine: Machine, geometry: str, chosen: str, cycles: float, found:
 
 
 def _spelled(tile: ConvTile) -> str:
-    return (
-        f"{tile.rows * tile.columns} × {tile.vectors}"
-        + (f" ({tile.rows} rows)" if tile.rows > 1 else "")
-        + (" or a column less" if tile.varies else "")
-    )
+    return f"{tile.rows * tile.columns} × {tile.vectors}" + (f" ({tile.rows} rows)" if tile.rows > 1 else "")
 
 
 def _named(filtering: Filtering, b: winograd.Blocking) -> str:

@@ -229,7 +229,6 @@ class Writer:
         skipped, _ = f.divmod(begin, kernel.key_width)
         wanted, _ = f.divmod(f.add(end, kernel.key_width - 1), kernel.key_width)
         step = packing.panel_floats if kernel.packs_keys else kernel.key_width
-        self._fetch(f.at(query, kernel.rows * kernel.query.row))
 
         def score(panel: Panel, number: Index) -> None:
             target = f.at(scratch.scores, f.mul(f.sub(number, skipped), kernel.key_width))
@@ -257,15 +256,6 @@ class Writer:
             f.call(self.functions.values(panel, count), arguments)
 
         for_each_panel(f, (0, len(kernel.value_panels)), kernel.value_panels, add)
-
-    def _fetch(self, queries: Value) -> None:
-        """Prefetch the queries of the next tile: all rows are read at once, which no hardware prefetcher follows."""
-        f, kernel = self.f, self.kernel
-        if kernel.query.column == 1:
-            with f.loop(0, kernel.rows) as row:
-                line = f.at(queries, f.mul(row.index, kernel.query.row))
-                for first in range(0, kernel.width, kernel.host.memory.line_floats):
-                    f.prefetch(f.at(line, first), locality=2)
 
     def _mask(self, index: int, row: Index, first_key: Index) -> Value:
         """Emit the address of a mask's element for a query and a key."""

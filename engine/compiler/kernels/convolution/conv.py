@@ -3,8 +3,7 @@
 A register tile is output pixels by a panel of output channels. For every tap and input channel the panel's weights are
 loaded once and multiplied by one broadcast input value of each pixel. Images are read in place: pixels of a tile have
 constant strides, and the memory plan pads images with a border of zeros. Tiles that would cross an edge are shifted
-back, so every tile is whole and some pixels are computed twice; where that is too expensive, the last tiles of a row
-are one pixel narrower.
+back, so every tile is whole and some pixels are computed twice.
 
 A volume is its planes, one image after the other; taps of other planes are summed likewise. Planes are not padded: taps
 outside the first and last plane are skipped.
@@ -14,7 +13,7 @@ Arguments: image (first tap of the first pixel), packed weights, target, operand
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
@@ -25,7 +24,7 @@ from engine.compiler.codegen.ir import Function, Index, Loop, Module, Sizes, Val
 from engine.compiler.kernels.channels import Panel, cases, panels_of, width_of
 from engine.compiler.kernels.convolution.conv_tile import TileCode, TileWriter, emit_tile
 from engine.compiler.kernels.convolution.integer_products import dot_method
-from engine.compiler.kernels.convolution.tiles import ConvTile, wide_tiles
+from engine.compiler.kernels.convolution.tiles import ConvTile
 from engine.compiler.kernels.grid import Grid
 from engine.compiler.kernels.kernel import Convolution, Strides, derived, element_address, start
 from engine.compiler.kernels.target import Target
@@ -114,11 +113,6 @@ class Conv(Convolution):
         return -(-self.rows // self.tile.rows), -(-self.columns // self.tile.columns)
 
     @cached_property
-    def wide_tiles(self) -> int:
-        """Return the tiles across an image that have the full width."""
-        return wide_tiles(self.columns, self.tile.columns) if self.tile.varies else self.tiling[1]
-
-    @cached_property
     def grid(self) -> Grid:
         """Return the grid of tiles by panels, cut into chunks."""
         panels = self.groups * len(self.panels)
@@ -143,12 +137,11 @@ class Conv(Convolution):
         return self.grid.chunks
 
     def dynamic(self, sizes: Sizes) -> Self:
-        changed = {"wide_tiles": sizes.dynamic_count(self.wide_tiles)} if self.tile.varies else {}
-        return derived(super().dynamic(sizes), grid=self.grid.dynamic(sizes), **changed)
+        return derived(super().dynamic(sizes), grid=self.grid.dynamic(sizes))
 
     @property
     def min_sizes(self) -> Sequence[tuple[int, int]]:
-        return (self.rows, self.tile.rows), (self.columns, self.tile.columns - self.tile.varies)
+        return (self.rows, self.tile.rows), (self.columns, self.tile.columns)
 
     @property
     def packing(self) -> object:
@@ -173,11 +166,7 @@ class Conv(Convolution):
         return packed
 
     def emit(self, module: Module) -> None:
-        functions = {
-            (panel, columns): self.write_tile(module, panel, columns)
-            for columns in range(self.tile.columns - self.tile.varies, self.tile.columns + 1)
-            for panel in dict.fromkeys(self.panels)
-        }
+        functions = {panel: self.write_tile(module, panel) for panel in dict.fromkeys(self.panels)}
         f, (image, weights, *addresses), chunk = start(module, self, 3 + len(self.epilogue.operands))
         target = Target.of(f, self.epilogue, self.target, addresses)
         tiles, panels = self.grid.ranges(f, chunk)
@@ -194,9 +183,8 @@ class Conv(Convolution):
                 at = element_address(f, source, strides, plane, h, w, 0)
                 ahead = self._ahead(f, weight, each_tile.index, tiles[0])
                 arguments = [at, weight, *ahead, *clipped, *target.at(n, h, w, channel).addresses]
-                for columns in self._widths(f, across):
-                    for each in cases(f, panel, self.panels):
-                        f.call(functions[each, columns], arguments)
+                for each in cases(f, panel, self.panels):
+                    f.call(functions[each], arguments)
         f.finish()
 
     def first_input(self, f: Function, group: Index, panel: Index) -> Index:
@@ -208,14 +196,13 @@ class Conv(Convolution):
         """Return the taps of a row in one K loop: all if they are contiguous in memory, else one."""
         return self.kernel[1] if self.dilation[1] == 1 and self.source.w == self.in_channels else 1
 
-    def write_tile(self, module: Module, panel: Panel, columns: int) -> str:
+    def write_tile(self, module: Module, panel: Panel) -> str:
         """Emit the micro-kernel of a tile and return its name."""
-        return emit_tile(module, self.tile_of(panel, columns), TileWriter)
+        return emit_tile(module, self.tile_of(panel), TileWriter)
 
-    def tile_of(self, panel: Panel, columns: int) -> TileCode:
+    def tile_of(self, panel: Panel) -> TileCode:
         """Return the description of a tile's micro-kernel."""
         (kh, kw), in_run = self.kernel, self.taps_in_run
-        pixels, inputs = self.batch * self.rows * self.columns, self.source.w * self.stride[0] * self.stride[1]
         of_row = (self.packed_kernel or self.kernel)[1] * self.in_channels
         planes = (self.source.n * (self.depth.dilation if self.depth else 1), self.packed_taps // self.planes)
         loops = [
@@ -226,9 +213,9 @@ class Conv(Convolution):
         run, memory = self.in_channels * in_run, self.host.memory
         streams = self.streams if run == self.taps else 1
         return TileCode(
-            name=f"{self.name}_{columns}_{'_'.join(str(real) for _, real in panel)}",
+            name=f"{self.name}_{'_'.join(str(real) for _, real in panel)}",
             rows=self.tile.rows,
-            columns=columns,
+            columns=self.tile.columns,
             panel=panel,
             steps=(self.stride[0] * self.source.h, self.stride[1] * self.source.w),
             loops=tuple(each for each in loops if each[0] > 1),
@@ -243,10 +230,6 @@ class Conv(Convolution):
             dot_method=dot_method(self.host),
             has_shift=self.has_shift,
             memory=memory if streams == 1 else replace(memory, ahead_bytes=memory.stream_ahead_bytes),
-            # So large a tensor has left the L2 cache when the kernel returns to it.
-            is_far=4 * hint(pixels) * self.target.w >= 2 * memory.second_bytes,
-            # A group reads only some channels, but all would be prefetched.
-            is_source_far=self.groups == 1 and 4 * hint(pixels) * inputs >= memory.second_bytes,
         )
 
     @property
@@ -290,22 +273,8 @@ class Conv(Convolution):
         return n, h if is_dynamic(self.tiling[0]) or self.tiling[0] > 1 else 0, across
 
     def _column(self, f: Function, across: Index) -> Index:
-        """Emit the first column of a tile; the last is shifted back, unless tile widths vary."""
+        """Emit the first column of a tile; the last is shifted back."""
         width = self.tile.columns
         if not is_dynamic(self.tiling[1]) and self.tiling[1] == 1:
             return 0
-        if self.tile.varies:
-            column = f.add(f.mul(across, width - 1), f.minimum(across, self.wide_tiles))
-            return f.minimum(column, self.columns - (width - 1))
         return f.minimum(f.mul(across, width), self.columns - width)
-
-    def _widths(self, f: Function, across: Index) -> Iterator[int]:
-        """Yield the tile widths to emit code for, each inside the branch that runs for it."""
-        if not self.tile.varies:
-            yield self.tile.columns
-            return
-        is_wide = f.less(across, self.wide_tiles)
-        with f.when(is_wide):
-            yield self.tile.columns
-        with f.unless(is_wide):
-            yield self.tile.columns - 1

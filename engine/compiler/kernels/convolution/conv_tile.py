@@ -14,7 +14,7 @@ from itertools import product
 
 from engine.compiler.codegen.host import Memory
 from engine.compiler.codegen.ir import Function, Index, Module, Value, constant, vector
-from engine.compiler.kernels.channels import MOST_UNROLLED, Panel, load_panel, starts_of, unroll_factor, width_of
+from engine.compiler.kernels.channels import Panel, load_panel, starts_of, unroll_factor, width_of
 from engine.compiler.kernels.convolution.integer_products import add_bytes, add_pairs, as_floats, as_integers
 from engine.compiler.kernels.expr import cost
 from engine.compiler.kernels.folding import total
@@ -23,8 +23,6 @@ from engine.compiler.kernels.target import Target
 
 # K loops of up to this many input values are unrolled completely.
 FEW = 8
-# Most cache lines of the next tile prefetched in an iteration; beyond this, prefetching is left to hardware.
-MOST_FETCHED = 64
 # Instructions an element from which an epilogue runs in its own loop.
 EXPENSIVE = 8
 
@@ -47,8 +45,6 @@ class TileCode:
         dot_method: how integers are multiplied (integers.py).
         has_shift: whether the epilogue's first operand is integers to add to integer sums.
         memory: the host's.
-        is_far: whether the target is so large that its lines are prefetched before they are written.
-        is_source_far: whether the image is so large that the next tile's pixels are prefetched.
     """
 
     name: str
@@ -68,8 +64,6 @@ class TileCode:
     dot_method: str
     has_shift: bool
     memory: Memory
-    is_far: bool
-    is_source_far: bool
 
     @property
     def starts(self) -> list[int]:
@@ -112,8 +106,6 @@ class TileWriter:
         is_expensive = cost(code.epilogue.tree) >= EXPENSIVE and code.rows * code.columns > 1
         sums = f.reserve(code.rows * code.columns * code.width) if is_expensive else None
         totals = self._begun(weights)
-        if code.is_far:
-            self._fetch(target)
         first = f.at(weights, code.width * (1 + code.skipped))
         if code.planes is None:
             totals = self._nest(list(code.loops), image, first, ahead, totals)
@@ -164,13 +156,6 @@ class TileWriter:
         size = len(self.code.panel)
         return [totals[k : k + size] for k in range(0, len(totals), size)]
 
-    def _fetch(self, target: Target) -> None:
-        """Prefetch the lines the tile writes and reads at its end, while it multiplies."""
-        for address, strides in target.tensors:
-            if strides.w:
-                for (row, column), first in product(self._positions, self.code.starts):
-                    self.f.prefetch(self.f.at(address, strides.offset(0, row, column, first)))
-
     def _walk_planes(
         self, planes: tuple[int, int], first: Value, count: Value, image: Value, weights: Value, totals: list[Value]
     ) -> list[Value]:
@@ -211,16 +196,13 @@ class TileWriter:
 
     def _run(self, image: Value, weights: Value, ahead: Value | None, totals: list[Value]) -> list[Value]:
         f, run, width = self.f, self.code.run, self.code.width
-        # An iteration prefetches whole cache lines of the next pixels, so it should cover some.
-        sums = self.code.rows * self.code.columns * len(self.code.panel)
-        most = MOST_UNROLLED if self.code.is_source_far else unroll_factor(sums)
+        most = unroll_factor(self.code.rows * self.code.columns * len(self.code.panel))
         unroll = run if run <= FEW else max(each for each in range(1, most + 1) if run % each == 0)
         if self.code.integers and unroll > self.code.steps[1]:  # values shared by pixels would spill
             unroll = max(each for each in range(1, max(1, self.code.steps[1]) + 1) if run % each == 0)
 
         def iteration(index: Index, totals: list[Value]) -> list[Value]:
             at, row = f.at(image, index), f.at(weights, f.mul(index, width))
-            self._fetch_next(image, index, unroll)
             self._fetch_weights(self._part(ahead, index, 1), unroll)
             for k in range(unroll):
                 totals = self._multiply(f.at(at, k), f.at(row, k * width), k * width, totals)
@@ -248,20 +230,6 @@ class TileWriter:
         for term in range(streams * part, run):
             totals = self._multiply(f.at(image, term), f.at(weights, term * width), term * width, totals)
         return totals
-
-    def _fetch_next(self, image: Value, index: Index, unroll: int) -> None:
-        """Prefetch a share of the pixels under the next tile of the row; the whole K loop covers all of them.
-
-        Pixels are read side by side from different lines, a pattern hardware prefetchers do not follow.
-        """
-        f, code = self.f, self.code
-        span = code.columns * code.steps[1]
-        share, line_floats = -(-span * unroll // code.run), code.memory.line_floats
-        if not code.is_source_far or code.rows * -(-share // line_floats) > MOST_FETCHED:
-            return
-        for row, line in product(range(code.rows), range(0, share, line_floats)):
-            begin = row * code.steps[0] + span + line
-            f.prefetch(f.at(f.at(image, f.mul(index, share // unroll)), begin))
 
     def _fetch_weights(self, ahead: Value | None, unroll: int) -> None:
         """Prefetch this iteration's share of the next panel into the L2 cache."""

@@ -98,8 +98,8 @@ class DotConv(Conv):
         packed[:, 1:] = runs.reshape(groups, dots.outputs, -1, lanes).swapaxes(1, 2).reshape(groups, -1, lanes)
         return packed
 
-    def write_tile(self, module: Module, panel: Panel, columns: int) -> str:
-        tile, lanes = self.tile_of(panel, columns), self.host.lanes
+    def write_tile(self, module: Module, panel: Panel) -> str:
+        tile, lanes = self.tile_of(panel), self.host.lanes
         of_run = self.dots.vectors * self.out_channels * lanes
 
         def between(values: int) -> int:
@@ -111,8 +111,6 @@ class DotConv(Conv):
             loops=tuple((count, distance, between(values)) for count, distance, values in tile.loops),
             planes=None if tile.planes is None else (tile.planes[0], between(tile.planes[1])),
             skipped=lanes // tile.width - 1,
-            is_far=False,
-            is_source_far=False,
         )
         return emit_tile(module, tile, partial(_Writer, lanes=lanes))
 

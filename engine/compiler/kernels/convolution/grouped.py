@@ -11,7 +11,7 @@ Arguments: image (first tap of the first pixel), packed weights, target, operand
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from itertools import product
 
@@ -168,15 +168,16 @@ class GroupedConv(Conv):
     def taps_in_run(self) -> int:
         return self.kernel[1] if is_unrolled(self.kernel[1], self.in_channels) else 1
 
-    def write_tile(self, module: Module, panel: Panel, columns: int) -> str:
-        tile = replace(self.tile_of(panel, columns), is_far=False, is_source_far=False)
-        writer = partial(_Writer, packed=self.packed, pitch=self.source.w, readers=self._readers(columns))
+    def write_tile(self, module: Module, panel: Panel) -> str:
+        tile = self.tile_of(panel)
+        writer = partial(_Writer, packed=self.packed, pitch=self.source.w, readers=self._readers)
         return emit_tile(module, tile, writer)
 
-    def _readers(self, columns: int) -> dict[int, list[tuple[int, int]]]:
+    @property
+    def _readers(self) -> dict[int, list[tuple[int, int]]]:
         """Return the (output pixel, tap) pairs that read each input pixel of a row, from left to right."""
         met: dict[int, list[tuple[int, int]]] = {}
-        for column, tap in product(range(columns), range(self.taps_in_run)):
+        for column, tap in product(range(self.tile.columns), range(self.taps_in_run)):
             met.setdefault(column * self.stride[1] + tap * self.dilation[1], []).append((column, tap))
         return dict(sorted(met.items()))
 

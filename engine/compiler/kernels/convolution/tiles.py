@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from dataclasses import dataclass
+from functools import lru_cache
 
 from engine.compiler.codegen.host import Host
 from engine.compiler.kernels.channels import vectors_of
-from engine.ir.dims import hint, is_symbolic, largest
+from engine.ir.dims import hint, is_symbolic
 
 # Number of sizes averaged over.
 SAMPLES = 16
@@ -31,41 +31,23 @@ def expected_sizes(size: int) -> range:
     return range(least, size_now + least + 1)
 
 
-def mean_of(sizes: range, function: Callable[[int], float]) -> float:
-    """Return the mean of a function over these sizes."""
-    some = sizes[:: -(-len(sizes) // SAMPLES)]
-    return sum(map(function, some)) / len(some)
-
-
 def mean_count(sizes: range, width: int) -> float:
     """Return the mean number of tiles of this width that cover these sizes."""
-    return mean_of(sizes, lambda size: -(-size // width))
+    some = sizes[:: -(-len(sizes) // SAMPLES)]
+    return sum(-(-size // width) for size in some) / len(some)
 
 
 # Candidate panel widths in vectors; the first of equals wins.
 PANEL_SIZES = (2, 3, 4, 1, 6, 8)
-# Tiles of two widths double the code (some 10 ms of LLVM): least savings, as a share and in cycles.
-LEAST_SAVED = 0.01
-LEAST_CYCLES = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class ConvTile:
-    """Register tile: output pixels by vectors of output channels.
-
-    Args:
-        varies: whether the last tiles of a row are a column narrower, so that they overlap less.
-    """
+    """Register tile: output pixels by vectors of output channels."""
 
     rows: int
     columns: int
     vectors: int
-    varies: bool = False
-
-
-def wide_tiles(columns: int, width: int) -> int:
-    """Return the full-width tiles of the fewest that cover a row, if the others are a column narrower."""
-    return largest(0, columns - -(-columns // width) * (width - 1))
 
 
 def choose_tile(
@@ -75,8 +57,6 @@ def choose_tile(
     out_channels: int,
     taps: int = 256,
     sizes: Sequence[int] = PANEL_SIZES,
-    *,
-    may_vary: bool = False,
 ) -> ConvTile:
     """Return the cheapest tile: recomputed pixels, empty lanes and excess loads count.
 
@@ -84,15 +64,14 @@ def choose_tile(
         rows, columns: of the image; for symbolic sizes the average over expected sizes is minimised.
         taps: products summed for one output value; with few of them, prologue and epilogue matter.
         sizes: panel widths to try, in vectors.
-        may_vary: whether the last tiles of a row may be a column narrower.
     """
     images = expected_sizes(rows), expected_sizes(columns)
-    return _cheapest(host, *images, *hint((out_channels, taps)), tuple(sizes), may_vary)
+    return _cheapest(host, *images, *hint((out_channels, taps)), tuple(sizes))
 
 
 @lru_cache(maxsize=4096)
 def _cheapest(
-    host: Host, rows: range, columns: range, out_channels: int, taps: int, sizes: tuple[int, ...], may_vary: bool
+    host: Host, rows: range, columns: range, out_channels: int, taps: int, sizes: tuple[int, ...]
 ) -> ConvTile:
     vectors_of_all = len(vectors_of(out_channels, host.lanes))
     arrival = _arrival(host, vectors_of_all, taps)
@@ -110,15 +89,7 @@ def _cheapest(
                 tile = ConvTile(tile_rows, tile_columns, vectors)
                 is_only = tile_rows >= rows[-1] and tile_columns >= columns[-1]
                 one = _cycles_of_all(host, tile, vectors_of_all, taps, arrival if is_only else 0.0)
-                across = mean_count(columns, tile_columns)
-                row, wide = across * one, mean_of(columns, partial(wide_tiles, width=tile_columns))
-                if may_vary and tile_columns > 1 and 0 < wide < across:
-                    less = replace(tile, columns=tile_columns - 1)
-                    varied = wide * one + (across - wide) * _cycles_of_all(host, less, vectors_of_all, taps)
-                    saved = row - varied
-                    if saved > LEAST_SAVED * row and down * saved > LEAST_CYCLES:
-                        row, tile = varied, replace(tile, varies=True)
-                found.append((down * row, tile))
+                found.append((down * mean_count(columns, tile_columns) * one, tile))
     return min(found, key=lambda each: each[0])[1]
 
 

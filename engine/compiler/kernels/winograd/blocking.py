@@ -30,9 +30,8 @@ FloatArray: TypeAlias = NDArray[Any]
 SCRATCH_SHARE = 3 / 16
 CACHE_SHARE = 13 / 16
 LAST_SHARE = 1 / 2
-# Largest stack of a chunk, and bytes of an address.
+# Largest stack of a chunk.
 STACK_BYTES = 1000 * 1024
-POINTER_BYTES = 8
 # Fewest tiles at once that leave time to prefetch weights.
 FETCH_TILES = 6
 # Cycles of a 6×6 transform of one vector of channels, in and out; of a call and of a chunk; of storing a sum, and of
@@ -163,12 +162,12 @@ class _Work:
         return count
 
     def stack(self, b: _Blockings) -> IntArray:
-        """Return the bytes a chunk reserves: scratch memory with padding between tiles, and addresses of tiles."""
+        """Return the bytes a chunk reserves: scratch memory with padding between tiles."""
         line, lanes = self.host.memory.line_floats, self.host.lanes
         channels = -(-np.minimum(b.depth, self.in_channels) // lanes) * lanes
         sums = np.minimum(self.count, b.vectors * b.panels) * lanes
         floats = spread(channels, line) + spread(sums, line)
-        count: IntArray = b.tiles * (4 * self.filtering.positions * floats + 2 * POINTER_BYTES)
+        count: IntArray = 4 * self.filtering.positions * b.tiles * floats
         return count
 
     def products(self, tiles: IntArray, vectors: IntArray) -> FloatArray:

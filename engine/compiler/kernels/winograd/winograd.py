@@ -4,8 +4,7 @@ A chunk is a block of output tiles by a group of output channels. It transforms 
 the transformed pixels of every position by that position's transformed weights in a register-tiled product, and
 transforms the sums back to the pixels of a tile, with bias and epilogue. Filters transformed by rows are summed part by
 part, as are blocks of input channels and planes of volumes: each part reads pixels at an offset. Intermediate arrays
-are on the thread's stack, at most a megabyte. The chunk also prefetches the pixels of the next block and the lines it
-will write.
+are on the thread's stack, at most a megabyte.
 
 Where an image is not a multiple of the tile, the last tile is shifted back and stores only new pixels; where it is
 smaller than a tile, pixels outside are zeros and not read. Nothing outside the padded image is accessed.
@@ -28,7 +27,7 @@ from engine.compiler.kernels.channels import unroll_factor, width_of
 from engine.compiler.kernels.kernel import element_address, start
 from engine.compiler.kernels.target import Target
 from engine.compiler.kernels.windows import is_clipped
-from engine.compiler.kernels.winograd.blocking import FETCH_TILES, POINTER_BYTES
+from engine.compiler.kernels.winograd.blocking import FETCH_TILES
 from engine.compiler.kernels.winograd.layout import Layout
 from engine.compiler.kernels.winograd.stages import emit_input, emit_output, emit_product
 from engine.compiler.kernels.winograd.transforms import Run
@@ -43,8 +42,6 @@ class _Chunk:
     first_tile: Index
     transformed: Value
     sums: Value
-    upcoming: Value
-    written: Value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,9 +61,7 @@ class Winograd(Layout):
         first_tile = self._first_tile(f, f.mul(block, tiles))
         positions = self.filtering.positions
         memory = [f.reserve(positions * step) for step in (s.step, s.sum_step)]
-        tables = [f.reserve(self.blocking.room or tiles, POINTER_BYTES) for _ in range(2)]
-        chunk = _Chunk(f, group, first_tile, *memory, *tables)
-        self._list_addresses(chunk, image, addresses[0])
+        chunk = _Chunk(f, group, first_tile, *memory)
         if self.rounds > 1:
             with f.loop(0, positions) as position:
                 sums = f.at(chunk.sums, f.mul(position.index, s.sum_step))
@@ -89,7 +84,6 @@ class Winograd(Layout):
                     self._transform(chunk, loader, begin, tile.index, plane, channel, count)
                 for run in self.filtering.runs:
                     with f.loop(run.first, run.first + run.count) as each:
-                        self._fetch(chunk, each.index, part, channel)
                         self._multiply(chunk, products, run, each.index, stream_of, channel, count, width)
         self._store(chunk, storers, weights, target, fault_flag)
         f.finish()
@@ -257,45 +251,6 @@ class Winograd(Layout):
         elif is_odd:
             with f.when(f.less(len(self.groups) - 2, chunk.group)):
                 body(counts[1] - 1, functions[1])
-
-    def _list_addresses(self, chunk: _Chunk, image: Value, target: Value) -> None:
-        """Store the addresses where the tiles of the next block are read and those of this block are written."""
-        f, tiles = chunk.f, self.blocking.tiles
-        following = self._first_tile(f, f.add(chunk.first_tile, tiles))
-        channel = f.mul(chunk.group, self.widths[0])
-        with f.loop(0, tiles) as tile:
-            upcoming = self._under(f, image, self._origin(f, f.add(following, tile.index)), 0, 0)
-            written = element_address(
-                f, target, self.target, *self._origin(f, f.add(chunk.first_tile, tile.index)), channel
-            )
-            for table, address in ((chunk.upcoming, upcoming), (chunk.written, written)):
-                f.store(address, f.at(table, tile.index, POINTER_BYTES), POINTER_BYTES)
-
-    def _fetch(self, chunk: _Chunk, number: Index, part: Index, channel: Index) -> None:
-        """Prefetch one pixel that every tile of the next block reads, and one that this chunk will write.
-
-        Only into the L2 cache, to keep the L1 cache for products. Pixels in the first rows and columns also lie under
-        other tiles. The number of the filter value being multiplied selects the pixel.
-        """
-        f, (tall, wide), stride = chunk.f, self.filtering.tile, self.filtering.stride
-        i, j = f.divmod(number, self.filtering.filter_size[1])
-        is_pixel = f.binary("and", f.less(i, tall), f.less(j, wide))
-        if part != 0:
-            is_pixel = f.binary("and", is_pixel, f.less(part, 1))
-        down, across = (size - stride for size in self.filtering.kernel)
-        depth = min(self.blocking.depth, self.in_channels)
-        read = [(down + a, across + b) for a in range(stride) for b in range(stride)]
-        with f.when(is_pixel):
-            for table, strides, step, offsets, first, floats in (
-                (chunk.upcoming, self.within(self.source), stride, read, channel, depth),
-                (chunk.written, self.within(self.target), 1, [(0, 0)], 0, self.widths[0]),
-            ):
-                offset = f.add(first, f.add(f.mul(i, step * strides.h), f.mul(j, step * strides.w)))
-                with f.loop(0, self.blocking.tiles) as tile:
-                    pixel = f.at(f.load("ptr", f.at(table, tile.index, POINTER_BYTES), POINTER_BYTES), offset)
-                    for a, b in offsets:
-                        for line in range(0, floats, self.host.memory.line_floats):
-                            f.prefetch(f.at(pixel, strides.offset(0, a, b) + line), 2)
 
     def _multiply(
         self,

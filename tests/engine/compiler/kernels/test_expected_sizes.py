@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 
 from engine.compiler.codegen.host import describe
 from engine.compiler.kernels.convolution.depthwise_tile import choose_tile as choose_depthwise_tile
-from engine.compiler.kernels.convolution.tiles import choose_tile, expected_sizes, mean_count, wide_tiles
+from engine.compiler.kernels.convolution.tiles import choose_tile, expected_sizes, mean_count
 from engine.ir.dims import ShapeEnv
-from engine.ir.tables import Table
 
 SIZES = st.integers(2, 1 << 31)
 HOST = describe("avx512")
@@ -42,22 +41,5 @@ def test_a_tile_is_no_larger_than_half_of_a_symbolic_size(
         found = choose_depthwise_tile(HOST, *sizes, (3, 3), (1, 1), (1, 1))
         assert found.rows <= (rows + 1) // 2 and found.columns <= (columns + 1) // 2
     else:
-        tile = choose_tile(HOST, *sizes, channels, 9 * channels, may_vary=True)
+        tile = choose_tile(HOST, *sizes, channels, 9 * channels)
         assert tile.rows <= (rows + 1) // 2 and tile.columns <= (columns + 1) // 2
-
-
-@given(st.integers(1, 400), st.integers(2, 32))
-def test_tiles_of_a_width_and_one_less_cover_a_row_with_as_few_columns_too_many_as_can_be(
-    columns: int, width: int
-) -> None:
-    count, wide = -(-columns // width), wide_tiles(columns, width)
-    covered = wide * width + (count - wide) * (width - 1)
-    least = min(each * width + (count - each) * (width - 1) for each in range(count + 1))
-    assert covered == max(columns, least)
-
-
-def test_the_number_of_wide_tiles_is_symbolic_where_the_size_is() -> None:
-    env = ShapeEnv()
-    wide = wide_tiles(env.open("width", 9), 5)
-    table = Table(env, [wide])
-    assert [table([columns]) for columns in (5, 7, 9, 10, 11)] == [[1], [0], [1], [2], [0]]

@@ -248,7 +248,6 @@ def direct(
             out_channels,
             taps,
             panel_sizes,
-            may_vary=True,
         ),
         host=context.host,
         epilogue=result.epilogue,

@@ -129,23 +129,6 @@ def test_a_linear_layer_is_a_convolution_of_one_row(level: str) -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize(("size", "width"), [((2, 1, 5), 3), ((1, 1, 49), 9), ((2, 6, 10), 4), ((1, 1, 3), 2)])
-def test_tiles_of_a_row_may_have_a_column_less(level: str, size: tuple[int, int, int], width: int) -> None:
-    check(level, size, (6, 37), (1, 3), tail="silu", tile=ConvTile(1, width, 1, varies=True))
-
-
-@pytest.mark.parametrize("columns", [7, 49, 128, 197, 1500])
-@pytest.mark.parametrize("level", ["avx512", "avx2", "sse", "neon"])
-def test_tiles_vary_where_that_leaves_fewer_pixels_to_compute_twice(level: str, columns: int) -> None:
-    host = describe(level)
-    fixed, varied = (choose_tile(host, 1, columns, 384, 384, may_vary=each) for each in (False, True))
-    computed = -(-columns // fixed.columns) * fixed.columns
-    assert not fixed.varies
-    assert varied == fixed or varied.varies
-    assert not varied.varies or -(-columns // varied.columns) * (varied.columns - 1) < columns <= computed
-
-
-@pytest.mark.parametrize("level", LEVELS)
 def test_an_image_larger_than_the_caches(level: str) -> None:
     check(level, (1, 90, 131), (64, 32), (1, 1), tail="silu")
 
