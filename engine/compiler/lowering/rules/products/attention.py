@@ -44,15 +44,15 @@ def lower_attention(context: Context) -> Lowered:
     layer = context.layer(ScaledDotProductAttention)
     query, key, value = (context.tensor(index) for index in range(3))
     kind: Literal["keep", "drop"] = "drop" if isinstance(layer, MaskedAttention) else "keep"
-    masks = [mask_of(context, each, kind) for each in context.arguments()[3:]]
+    masks = [mask for each in context.arguments()[3:] if (mask := mask_of(context, each, kind)) is not None]
     output = context.op.outputs[0]
-    target = context.lowering.allocate(output, is_image=False, order=_order_of_reader(output, len(query.shape)))
+    target = context.lowering.allocate(output, is_image=False, order=_order_of_reader(context, output))
     attn = AttentionOperands(
         query=query,
         key=key,
         value=value,
         target=target,
-        masks=[mask for mask in masks if mask is not None],
+        masks=masks,
         scale=1 / math.sqrt(query.shape[-1]) if layer.scale is None else layer.scale,
         is_causal=layer.is_causal,
     )
@@ -62,11 +62,13 @@ def lower_attention(context: Context) -> Lowered:
     return context.lowered(target, *steps)
 
 
-def _order_of_reader(output: RuntimeOperand, rank: int) -> tuple[int, ...] | None:
+def _order_of_reader(context: Context, output: RuntimeOperand) -> tuple[int, ...] | None:
     """Return the memory order that makes a permutation of the result, which joins the heads, contiguous."""
-    reader = only_consumer(output)
+    reader, spec = only_consumer(output), context.lowering.spec(output)
     layer = None if reader is None or not is_static(reader) else reader.definition
-    return order_of(layer, rank) if layer is not None and type(layer) in PERMUTATIONS else None
+    if spec is None or layer is None or type(layer) not in PERMUTATIONS:
+        return None
+    return order_of(layer, spec.rank)
 
 
 def lower_chain(context: Context, chain: Chain) -> Lowered:
@@ -80,7 +82,7 @@ def lower_chain(context: Context, chain: Chain) -> Lowered:
         )
     columns = _factor(context, chain.columns, first, finest)
     output = context.op.outputs[0]
-    target = context.lowering.allocate(output, is_image=False, order=_order_of_reader(output, len(last)))
+    target = context.lowering.allocate(output, is_image=False, order=_order_of_reader(context, output))
     attn = AttentionOperands(
         query=query,
         key=derived(columns, columns.meta.swapaxes(-1, -2)),

@@ -30,7 +30,7 @@ def module(
     operands: str, *specs: Any, outputs: str = "y", result: tuple[int, ...] | None = None, **given: Any
 ) -> RuntimeGraph:
     """Return a module of the named operands; each name's spec is given once."""
-    names = list(dict.fromkeys(operands.split()))
+    names, returned = list(dict.fromkeys(operands.split())), given.pop("returned", outputs)
     weights = {
         "in_proj_weight": random(3 * WIDTH, WIDTH) / 5,
         "in_proj_bias": random(3 * WIDTH),
@@ -42,7 +42,7 @@ def module(
     return built(
         *(op("pnnx.Input", f"pnnx_input_{k}", "", name) for k, name in enumerate(names)),
         op("nn.MultiheadAttention", "attend", operands, outputs, **params),
-        *(op("pnnx.Output", f"out_{k}", name) for k, name in enumerate(outputs.split())),
+        *(op("pnnx.Output", f"out_{k}", name) for k, name in enumerate(returned.split())),
         _y=result or specs[0],
         **annotations,
     )
@@ -66,6 +66,11 @@ def test_attention_to_itself_has_one_projection(batch_first: bool) -> None:
         "attention",
         "conv",
     ]
+
+
+def test_weights_that_nothing_reads_cost_nothing() -> None:
+    net = module("x", (2, 11, WIDTH), outputs="y w", returned="y")
+    assert kernels(net, random(2, 11, WIDTH)) == ["conv", "attention", "conv"]
 
 
 def test_without_a_batch() -> None:
