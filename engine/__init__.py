@@ -49,7 +49,7 @@ from engine.memory.shared_blocks import SharedBlockServer, share_memory
 from engine.onnx import is_onnx
 from engine.options import PASS_NAMES, Options
 from engine.pnnx.files import kind_of_file
-from engine.session import Outputs, Session
+from engine.session import Outputs, Session, State
 from engine.tensor import TensorSpec, is_close
 from engine.toolchain import describe_host, in_background, measure_peak
 
@@ -87,6 +87,7 @@ __all__ = [
     "Session",
     "ShapeError",
     "SharedBlockServer",
+    "State",
     "TensorSpec",
     "UnsupportedOperatorError",
     "WeightsError",

@@ -65,6 +65,7 @@ class Builder:
         self._own = host or this_host(options)
         self.host = self.carried.host if self.carried and host is None else self._own
         self._graph = graph
+        self._states = frozenset(each.input for each in graph.feedback if each.axis is not None)
         self._pipeline = CompilePipeline(graph, options)
         self.subgraphs = Subgraphs(compiles)
         self._options = options
@@ -196,7 +197,7 @@ class Builder:
     def _bound(self, loaded: Loaded, numbers: Array, specs: Sequence[TensorSpec]) -> Program:
         """Return the program of a template for one set of sizes."""
         executable = loaded.template.bound(numbers)
-        _check(executable, specs)
+        self._check(executable, specs)
         parts = loaded.parts
         inputs = self._graph.inputs if parts is None else parts.graph.inputs
         return Program(
@@ -205,16 +206,19 @@ class Builder:
             operators={} if parts is None else parts.operators,
             known={} if parts is None else Known(partial(self._pipeline.known_values, parts.graph, specs)),
             texts=_texts(inputs),
+            states=self._states,
             layouts=loaded.layouts,
             is_bound=True,
             origin=Origin(is_cached=loaded.is_restored, entry_bytes=self._templates_bytes),
         )
 
     def _loaded(self, executable: Executable, specs: Sequence[TensorSpec], progress: Progress) -> Program:
-        _check(executable, specs)
+        self._check(executable, specs)
         operators, known, texts = self._graph_parts(executable, specs, progress)
         code = object_code.load(executable.code, self.host)
-        return Program(executable=executable, code=code, operators=operators, known=known, texts=texts)
+        return Program(
+            executable=executable, code=code, operators=operators, known=known, texts=texts, states=self._states
+        )
 
     def _graph_parts(
         self, executable: Executable, specs: Sequence[TensorSpec], progress: Progress
@@ -317,6 +321,8 @@ class Builder:
             self._digest = graph_digest(self._graph)
             release(self._graph)  # a start from the cache does not read them again
         passes_off = ", ".join(sorted(self._options.passes_off))
+        if self._graph.feedback:
+            subject = *subject, f"states {self._graph.feedback}"
         options = (self._own.key, f"winograd {self._options.winograd}", f"passes off {passes_off}", *subject)
         return program_key(self._graph, self._digest, specs, *options)
 
@@ -328,20 +334,23 @@ class Builder:
             op.name for op in self._pipeline.optimised(specs, self.host, progress).operators
         )
 
+    def _check(self, executable: Executable, specs: Sequence[TensorSpec]) -> None:
+        """Check that a plan stays inside its memory; a plan that does not is a defect of the compiler.
+
+        Raises:
+            CompileError: it does not.
+        """
+        specs = list(specs)
+        for each in self._graph.feedback:
+            if each.axis is not None:
+                specs[each.input] = each.whole(specs[each.input])
+        try:
+            check_plan(executable, specs)
+        except CompileError as error:
+            report_defect("", error)
+            raise
+
 
 def _texts(inputs: Sequence[Port]) -> list[tuple[int, str]]:
     """Return the inputs that hold Python strings and are kept by name, with their numbers."""
     return [(k, each.operand) for k, each in enumerate(inputs) if each.spec and each.spec.dtype.hasobject]
-
-
-def _check(executable: Executable, specs: Sequence[TensorSpec]) -> None:
-    """Check that a plan stays inside its memory; a plan that does not is a defect of the compiler.
-
-    Raises:
-        CompileError: it does not.
-    """
-    try:
-        check_plan(executable, specs)
-    except CompileError as error:
-        report_defect("", error)
-        raise

@@ -257,6 +257,7 @@ class CompilePipeline:
             retries.refused,
             self._weights,
             low_precision,
+            self._graph.feedback,
         )
         lower(lowering, lambda number: progress("lowering", number, len(graph.operators)))
         return lowering

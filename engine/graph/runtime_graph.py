@@ -27,6 +27,7 @@ from engine.graph.building.source_rewrites import with_assignments, without_capt
 from engine.graph.building.storage import over_storage
 from engine.graph.building.subgraphs import register_subgraph_builder
 from engine.graph.description import describe
+from engine.graph.feedback import Feedback
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
 from engine.graph.planning.execution_order import OrderName, arrange, kahn
@@ -77,6 +78,8 @@ class RuntimeGraph:
 
     bundle: Bundle | None = None
     """The bundle it was read from, with its compiled programs; None for a plain pair."""
+    feedback: tuple[Feedback, ...] = ()
+    """Its outputs that are inputs of the next run."""
 
     def __init__(
         self, param: str | os.PathLike[str], bin: str | os.PathLike[str] | None = None, *, registry: Registry = registry

@@ -7,9 +7,11 @@ executor   runs graphs, and answers questions about compiled programs
 policies   the ways to run: compiled only, reference only, or a race of both
 subgraphs  the same for subgraphs of operators that branch or loop
 outputs    the result of a run
+state      what a session keeps from run to run of one stream
 """
 
 from engine.session.outputs import Outputs
 from engine.session.session import Session
+from engine.session.state import State
 
-__all__ = ["Outputs", "Session"]
+__all__ = ["Outputs", "Session", "State"]

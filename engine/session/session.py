@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from engine.cancellation import Progress, cancelling, silent
 from engine.errors import EngineError, ExecutionError, GraphError, InputError, from_foreign
 from engine.graph import RuntimeGraph, execute
 from engine.graph.batch.batching import Batching, join
+from engine.graph.feedback import find_feedback
 from engine.graph.running.feeding import feed
 from engine.graph.running.watch import Watch
 from engine.options import CACHE_MAX_BYTES, Backend, Options, Winograd, cache_folder
@@ -24,8 +25,11 @@ from engine.session.batches import Batches
 from engine.session.dispatch import DispatchCache, Estimates, Given, Route, Shapes, places_in, shapes_of
 from engine.session.executor import Executor
 from engine.session.outputs import Outputs, join_taps
+from engine.session.state import State
 from engine.tensor import Array, TensorSpec
 from engine.toolchain import write_bundle
+
+STATE_CAPACITY: Final = 2048
 
 
 class Session:
@@ -48,8 +52,12 @@ class Session:
             all sessions of the process together; the reference runs less frequent shapes. None is a quarter of the
             memory.
         measure_host: deprecated and ignored.
+        states: name of an output -> name of the input that is its value in the next run of a stream. Such a session
+            runs with a state, which ``new_state`` makes.
+        state_capacity: maximum size of the dimension along which a state grows, such as tokens.
 
     Raises:
+        InputError: a state has no such input or output.
         ParameterError: an invalid option, see ``Options``.
         GraphError: not a graph, or not built.
     """
@@ -66,6 +74,8 @@ class Session:
         cache_max_bytes: int = CACHE_MAX_BYTES,
         instances_max_bytes: int | None = None,
         measure_host: bool | None = None,
+        states: Mapping[str, str] | None = None,
+        state_capacity: int = STATE_CAPACITY,
     ) -> None:
         if measure_host is not None:
             warnings.warn("measure_host does nothing and will go", DeprecationWarning, stacklevel=2)
@@ -74,6 +84,9 @@ class Session:
                 "the argument is not a graph", found=type(graph).__name__, expected="RuntimeGraph(param, bin), built"
             )
         self.graph = copy.copy(graph)  # a copy: editing the caller's changes nothing here
+        if states:
+            self.graph.feedback = find_feedback(graph.inputs, graph.outputs, states, state_capacity)
+            self.graph.bundle = None  # its programs have no states
         self.options = Options(
             backend=backend,
             threads=threads,
@@ -140,6 +153,7 @@ class Session:
         *,
         taps: Iterable[str] = (),
         cancelled: Callable[[], bool] | None = None,
+        state: State | None = None,
     ) -> Outputs:
         """Compute the graph's outputs.
 
@@ -150,6 +164,8 @@ class Session:
                 as machine code does not compute every operand.
             cancelled: called before every operator, and every few milliseconds of machine code, by every thread that
                 runs a part of a batch; if it returns true the run stops with RunCancelledError.
+            state: inputs that earlier runs computed, see ``new_state``; this run's go into it. The other inputs are
+                given, and the other outputs returned. A run that fails leaves it as it was.
 
         Returns:
             The outputs in graph order; they share no memory with the inputs or each other.
@@ -161,6 +177,8 @@ class Session:
         """
         try:
             with cancelling(cancelled):
+                if state is not None or self.graph.feedback:
+                    return self._run_with_state(inputs, profile, tuple(taps), state)
                 return self._run_any(inputs, profile, tuple(taps))
         except EngineError:
             raise
@@ -181,6 +199,39 @@ class Session:
             return self._run_new(inputs, key)
         given: Any = [inputs] if isinstance(inputs, np.ndarray) else inputs
         return self._in_order(self._executor.run(route.graph, [given[place] for place in route.places], None))
+
+    def new_state(self, initial: Mapping[str, Array] | None = None, *, batch: int = 1) -> State:
+        """Return the state of a new stream.
+
+        Args:
+            initial: first values by name of the input; by default zeros, and nothing where the state grows.
+            batch: size of an open first dimension.
+
+        Raises:
+            InputError: the session has no states, or an initial value is missing or does not fit.
+        """
+        if not self.graph.feedback:
+            raise InputError("the session has no states", expected="Session(graph, states={output: input})")
+        return State(self.graph.feedback, self.graph.inputs, batch, initial or {})
+
+    def _run_with_state(self, inputs: Given, profile: bool, taps: tuple[str, ...], state: State | None) -> Outputs:
+        if state is None or not self.graph.feedback or taps:
+            found = "none" if state is None else "taps" if self.graph.feedback else "a session without states"
+            raise InputError("a run of a session with states needs a state and no taps", found=found)
+        feedback = self.graph.feedback
+        own, returned = {each.input for each in feedback}, {each.output for each in feedback}
+        given = iter(feed([port for number, port in enumerate(self.graph.inputs) if number not in own], inputs))
+        runs: list[MeasuredRun] | None = [] if profile else None
+        with state.lock:
+            values = dict(zip((each.input for each in feedback), state.values, strict=True))
+            arrays = [values[k] if k in own else next(given) for k, _ in enumerate(self.graph.inputs)]
+            results = self._executor.run(self.graph, arrays, runs)
+            state.update([results[each.output] for each in feedback])
+        kept = [k for k, _ in enumerate(results) if k not in returned]
+        outputs = Outputs([results[k] for k in kept], [self._names[k] for k in kept])
+        if runs is not None:
+            outputs.profile, outputs.kernels = join_rows(runs), join_kernels(runs)
+        return outputs
 
     def _run_new(self, inputs: Given, key: Shapes | None) -> Outputs:
         """Run inputs of shapes that have not passed all checks before, or that run in parts."""

@@ -103,12 +103,14 @@ class ConcatSlice:
     first: int
 
 
-def find_slices(operators: Sequence[RuntimeOperator], spec_of: SpecOf) -> dict[str, ConcatSlice]:
+def find_slices(
+    operators: Sequence[RuntimeOperator], spec_of: SpecOf, appended: Collection[str] = ()
+) -> dict[str, ConcatSlice]:
     """Return the slice of each computed operand that is part of a concatenation, by operand name."""
     slices: dict[str, ConcatSlice] = {}
     depths: dict[str, int] = {}
     # Larger concatenations first; of two of equal size, one inside the other, the later one is the outer.
-    joins = [op for op in reversed(operators) if isinstance(op.definition, Cat)]
+    joins = [op for op in reversed(operators) if isinstance(op.definition, Cat) and op.outputs[0].name not in appended]
     for op in sorted(joins, key=lambda each: -hint(_size(spec_of(each.outputs[0])))):
         around = slices.get(op.outputs[0].name)
         depths[op.outputs[0].name] = depth = 0 if around is None else depths.get(around.joined.name, 0) + 1
@@ -146,6 +148,7 @@ def plan_layout(
     spec_of: SpecOf,
     term_of: Callable[[RuntimeOperator], object | None],
     joins: bool,
+    appended: Collection[str] = (),
 ) -> LayoutPlan:
     """Plan the memory layout of a graph before it is lowered.
 
@@ -153,6 +156,7 @@ def plan_layout(
         outputs: names of the operands it returns.
         term_of: the expression of an element-wise operator, None for others.
         joins: whether parts of a concatenation may be computed in their slice.
+        appended: operands that lie in the memory of an input.
     """
 
     def keeps_order(op: RuntimeOperator) -> bool:
@@ -167,7 +171,7 @@ def plan_layout(
     return LayoutPlan(
         spec_of=spec_of,
         outputs=outputs,
-        slices=find_slices(operators, spec_of) if joins else {},
+        slices=find_slices(operators, spec_of, appended) if joins else {},
         images=find_images(operators, spec_of, IMAGE_LAYERS, keeps_order),
     )
 

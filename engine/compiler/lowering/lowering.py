@@ -9,6 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
+from engine.compiler.addresses import MemorySpace
 from engine.compiler.codegen.host import Host
 from engine.compiler.lowering.canonical import canonical_layer
 from engine.compiler.lowering.layout import LayoutPlan, plan_layout
@@ -16,6 +17,7 @@ from engine.compiler.lowering.low_precision import LowPrecision
 from engine.compiler.lowering.steps import FLOAT64, NotLoweredError, Step
 from engine.compiler.lowering.terms.term import Term, term_of
 from engine.compiler.storage import FLOAT32, Storage, View, constant, new_fault_flag
+from engine.graph.feedback import Feedback
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
 from engine.layers.definition.bound import BoundLayer
@@ -52,6 +54,7 @@ class Lowering:
         refused: operators that are left to the reference, with the reason.
         weights: store of all programs of the graph; None where each has its own weights.
         low_precision: its 16-bit floats.
+        feedback: outputs that are inputs of the next run.
 
     Attributes:
         layout: memory layout of results.
@@ -75,6 +78,7 @@ class Lowering:
     refused: Mapping[str, str] = field(default_factory=dict)
     weights: WeightPacker | None = None
     low_precision: LowPrecision = field(default_factory=LowPrecision)
+    feedback: Sequence[Feedback] = ()
     layout: LayoutPlan = field(init=False)
     fault_flag: View = field(default_factory=new_fault_flag)
     steps: list[Step] = field(default_factory=list)
@@ -91,7 +95,8 @@ class Lowering:
     def __post_init__(self) -> None:
         joins = JOINS not in self.options.passes_off
         written = [name if self.low_precision.returned(port) is None else "" for port, name in enumerate(self.outputs)]
-        self.layout = plan_layout(self.operators, written, self._spec, self.term, joins)
+        appended = [self.outputs[each.output] for each in self.feedback if each.axis is not None]
+        self.layout = plan_layout(self.operators, written, self._spec, self.term, joins, appended)
 
     def forget(self) -> None:
         """Clear the state: it holds packed weights, and is part of a reference cycle."""
@@ -165,6 +170,21 @@ class Lowering:
     ) -> View:
         """Allocate an operand; see LayoutPlan.allocate()."""
         return self.layout.allocate(operand, is_image, order)
+
+    def appended(self, operand: RuntimeOperand, axis: int, past: View | object) -> View | None:
+        """Return the memory of a state's input for the output that appends to it; None for any other result.
+
+        Args:
+            axis: dimension along which the result has ``past`` and then more.
+        """
+        spec = self.spec(operand)
+        if spec is None or not isinstance(past, View) or past.storage.space is not MemorySpace.INPUT:
+            return None
+        for each in self.feedback:
+            is_own = (each.input, each.axis) == (past.storage.port, axis) and self.outputs[each.output] == operand.name
+            if is_own and self.outputs.count(operand.name) == 1 and spec.sizes[axis] <= each.capacity:
+                return past.derive(past.meta.as_strided(spec.sizes, past.meta.strides))
+        return None
 
     def joined(self, operand: RuntimeOperand) -> View:
         """Return the memory of a concatenation's result; see LayoutPlan.joined()."""

@@ -31,6 +31,7 @@ from engine.compiler.lowering.steps import (
     ReferenceStep,
     convert,
     copy,
+    derived,
 )
 from engine.compiler.lowering.terms.term import EXPRESSION_RULES
 from engine.compiler.lowering.wavefront import pipeline_layers
@@ -119,7 +120,11 @@ def _input(lowering: Lowering, op: RuntimeOperator) -> None:
     if spec is not None:
         port = lowering.inputs.index(operand.name)
         given = lowering.low_precision.given(port)
-        view = row_major(spec.sizes, given or spec.dtype, MemorySpace.INPUT, port)
+        state = next((each for each in lowering.feedback if each.input == port and each.axis is not None), None)
+        whole = spec if state is None else state.whole(spec)
+        view = row_major(whole.sizes, given or spec.dtype, MemorySpace.INPUT, port)
+        if state is not None:
+            view = derived(view, view.meta.as_strided(spec.sizes, view.meta.strides))
         lowering.views[operand.name] = view if given is None else _upcast_input(lowering, op, view)
 
 
@@ -269,6 +274,9 @@ def _result(lowering: Lowering, port: int, name: str) -> View | str:
         return row_major(view.shape, view.dtype, MemorySpace.OUTPUT, port)
     if view.dtype != FLOAT32 and not _is_for_kernels(lowering, view):
         return name
+    states = [(each.input, each.output) for each in lowering.feedback]
+    if view.storage.space is MemorySpace.INPUT and (view.storage.port, port) in states:
+        return view
     is_whole = view.is_row_major and view.meta.size == view.storage.meta.size
     if view.storage.space is MemorySpace.OUTPUT and view.storage.port == port and is_whole:
         return view

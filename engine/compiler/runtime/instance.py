@@ -143,7 +143,10 @@ class Instance:
     def _run_locked(
         self, team: int, inputs: Sequence[Array], times: list[Clocked] | None, into: Mapping[int, Array]
     ) -> list[Any]:
-        arrays = [np.ascontiguousarray(each) for each in inputs]
+        arrays = [
+            np.ascontiguousarray(each) if port not in self.program.states else _whole_state(each)
+            for port, each in enumerate(inputs)
+        ]
         results = self._outputs(into)
         self._tables.set_io(arrays, results)
         values: dict[str, Any] = {name: arrays[port] for port, name in self.program.texts}
@@ -251,7 +254,14 @@ class Instance:
             return value.copy() if isinstance(value, np.ndarray) else value
         if output.is_whole_output:
             return results[port_of(output.address)]
+        if space_of(output.address) is MemorySpace.INPUT:  # a state that the run has appended to
+            return self._array(output, inputs, results)
         return self._array(output, inputs, results).copy()
+
+
+def _whole_state(part: Array) -> Array:
+    """Return all memory of a state, of which a run is given the part in use."""
+    return part if part.base is None else part.base
 
 
 def _fits(value: Array | np.generic, region: Region) -> bool:

@@ -60,6 +60,7 @@ class Program:
         known: values of operands that are constant, by name.
         layouts: table layouts of its instances.
         texts: number and name of inputs that hold Python strings, which program memory cannot hold.
+        states: numbers of inputs that are part of a state's memory, which a run appends to.
         is_bound: whether it is a template bound to one set of sizes, sharing code and weights with other sizes.
         origin: where it came from.
     """
@@ -70,5 +71,6 @@ class Program:
     known: Mapping[str, object]
     layouts: Layouts = field(default_factory=Layouts)
     texts: Sequence[tuple[int, str]] = ()
+    states: frozenset[int] = frozenset()
     is_bound: bool = False
     origin: Origin = field(default_factory=Origin)

@@ -89,7 +89,7 @@ class Writer:
             self._block(0, kernel.keys)
             return
         self._clear()
-        if kernel.is_padded:
+        if kernel.has_dynamic_keys:
             with f.loop(0, kernel.keys, kernel.block) as at:
                 self._block_if_needed(at.index, f.minimum(f.sub(kernel.keys, at.index), kernel.block))
             self._finish()
@@ -234,7 +234,9 @@ class Writer:
             target = f.at(scratch.scores, f.mul(f.sub(number, skipped), kernel.key_width))
             f.call(self.functions.scores(panel), [query, f.at(block[0], f.mul(number, step)), target])
 
-        if kernel.is_padded:
+        if kernel.by_dots:
+            f.call(self.functions.dots(kernel.key.row), [query, block[0], scratch.scores, as_value(end)])
+        elif kernel.is_padded:
             with f.loop(skipped, wanted) as each:
                 score(packing.panels[0], each.index)
         else:
@@ -315,7 +317,7 @@ class Attention(Layout):
         f.finish()
 
     def _scratch(self, f: Function) -> Scratch:
-        most = self.most_tiles if self.is_padded else self.grid.block[0]
+        most = self.most_tiles if self.has_dynamic_keys else self.grid.block[0]
         room = most * self.rows if self.has_blocks else self.rows
         states = f.reserve(room * RowCode.STATE)
         return Scratch(

@@ -48,6 +48,8 @@ class Layout(Kernel):
         rows: queries of a tile.
         vectors: vector registers of a panel of keys, and of a panel of values.
         is_padded: whether the key is column-major and padded to whole panels, so that all sizes can be dynamic.
+        by_dots: whether the few queries of a decoder are multiplied with keys in rows, one key after the other. The
+            number of keys can be dynamic, and no key is packed.
     """
 
     batch: tuple[int, ...]
@@ -66,15 +68,22 @@ class Layout(Kernel):
     rows: int
     vectors: tuple[int, int]
     is_padded: bool = False
+    by_dots: bool = False
 
     def dynamic(self, sizes: Sizes) -> Self:
-        if not self.is_padded:
+        if not self.has_dynamic_keys:
             return self
-        dynamic = self.with_dynamic(sizes, "batch", "queries", "keys", "query", "key", "value", "target", "masks")
-        lines = replace(dynamic.key, column=sizes.dynamic(self.key.column))
+        queries = () if self.by_dots else ("queries",)
+        dynamic = self.with_dynamic(sizes, "batch", *queries, "keys", "query", "key", "value", "target", "masks")
+        lines = dynamic.key if self.by_dots else replace(dynamic.key, column=sizes.dynamic(self.key.column))
         counts = [tuple(map(sizes.dynamic_count, each)) for each in (self.grid.sizes, self.grid.block)]
         grid = Grid((counts[0][0], counts[0][1]), (counts[1][0], counts[1][1]))
         return derived(replace(dynamic, key=lines), grid=grid)
+
+    @property
+    def has_dynamic_keys(self) -> bool:
+        """Return whether the code is for any number of keys, in blocks of one size."""
+        return self.is_padded or self.by_dots
 
     @property
     def stacked(self) -> int:
@@ -99,7 +108,7 @@ class Layout(Kernel):
         floats = int(BLOCK_SHARE * self.host.memory.second_bytes) // (4 * (self.width + self.values))
         step = self.host.lanes * self.vectors[0]
         most = max(step, min(MOST_KEYS, floats) // step * step)
-        if self.is_padded:  # reserved memory must not depend on the dynamic number of keys
+        if self.has_dynamic_keys:  # reserved memory must not depend on the dynamic number of keys
             return most
         if self.keys <= most:
             return self.keys
@@ -119,7 +128,7 @@ class Layout(Kernel):
     @property
     def has_blocks(self) -> bool:
         """Return whether there is more than one block of keys."""
-        return self.block < self.keys
+        return self.by_dots or self.block < self.keys
 
     @property
     def most_tiles(self) -> int:
@@ -134,7 +143,7 @@ class Layout(Kernel):
         Where the sums of a chunk's queries do not fit, keys and values are read again for every few of them. Two
         products keep all scores in memory: they need scores that are smaller than the operands and have no mask.
         """
-        if self.masks or self.is_causal or self.is_padded or not self.has_blocks:
+        if self.masks or self.is_causal or self.has_dynamic_keys or not self.has_blocks:
             return False
         tiles = min(-(-self.queries // self.rows), WANTED_QUERIES // self.rows)
         is_kept = self.queries * self.keys <= (self.queries + self.keys) * (self.width + self.values)
@@ -184,7 +193,7 @@ class Layout(Kernel):
     @property
     def mask_range(self) -> MaskRange | None:
         """Return the generator of mask range pruning; None where masks cannot exclude keys."""
-        if self.is_causal or not self.masks or self.keys <= self.host.lanes:
+        if self.is_causal or not self.masks or self.by_dots or self.keys <= self.host.lanes:
             return None
         is_row_major = self.query.column == 1 and (self.value.column == 1 or self.values == 1)
         is_each_whole = all(mask.matrix.column == 1 for mask in self.masks)
@@ -211,7 +220,7 @@ class Layout(Kernel):
     @property
     def packs_keys(self) -> bool:
         """Return whether the key is row-major, so that every chunk packs it."""
-        return self.keys > 1 and self.key.row != 1
+        return not self.by_dots and self.keys > 1 and self.key.row != 1
 
     @property
     def packs_once(self) -> bool:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from engine.compiler.codegen.host import Memory
 from engine.compiler.codegen.ir import Function, Index, Module, Value
 from engine.compiler.kernels.attention.rows import RowCode
-from engine.compiler.kernels.channels import Panel, load_panel, starts_of
+from engine.compiler.kernels.channels import Panel, load_panel, starts_of, vectors_of
+from engine.compiler.kernels.folding import fold_lanes, total
 from engine.compiler.kernels.products.matrix import Matrix
 from engine.compiler.kernels.products.tile import Tile
 
@@ -49,6 +50,21 @@ class TileFunctions:
             for row, line in enumerate(tile.lines(totals)):
                 for value, first in zip(line, starts_of(panel), strict=True):
                     f.store(value, f.at(scores, row * self.rows.pitch + first))
+            f.finish()
+        return name
+
+    def dots(self, key_row: int) -> str:
+        """Return the name of (queries, keys, scores, count): products of a tile with some keys in rows."""
+        name = f"{self.name}_dots"
+        if name not in self.module.functions:
+            f = self.module.inner(name, [("ptr", "queries"), ("ptr", "keys"), ("ptr", "scores"), ("i64", "count")])
+            queries, keys, scores, count = f.parameters
+            panel = tuple(vectors_of(self.width, self.rows.lanes))
+            lines = [load_panel(f, f.at(queries, row * self.query.row), panel) for row in range(self.rows.rows)]
+            with f.loop(0, count) as each:
+                key = load_panel(f, f.at(keys, f.mul(each.index, key_row)), panel)
+                for row, line in enumerate(lines):
+                    f.store(_dot(f, line, key), f.at(scores, f.add(each.index, row * self.rows.pitch)))
             f.finish()
         return name
 
@@ -99,6 +115,14 @@ class TileFunctions:
                 f.store(value, f.at(target, row * self.sum_width + first))
         else:
             self.store(f, panel, line, self.rows.factor_at(f, states, row), f.at(target, row * self.target.row))
+
+
+def _dot(f: Function, line: Sequence[Value], key: Sequence[Value]) -> Value:
+    """Emit the sum of the products of two lines, each in vectors."""
+    sums: dict[str, Value] = {}
+    for a, b in zip(line, key, strict=True):
+        sums[a.type] = f.fma(a, b, sums[a.type]) if a.type in sums else f.fmul(a, b)
+    return total(f, [fold_lanes(f, each, total) for each in sums.values()])
 
 
 def _named(panel: Panel) -> str:

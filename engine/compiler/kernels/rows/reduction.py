@@ -167,7 +167,8 @@ class TypedReduction(Lines):
         stride = SIDE_BY_SIDE * lanes
         carried = [constant(self._nothing, vector(lanes, self.domain))] * SIDE_BY_SIDE
         whole, vectors = columns // stride * stride, columns // lanes * lanes
-        if whole:
+        is_any = is_dynamic(columns)
+        if is_any or whole:
             with f.loop(0, whole, stride, carry=carried) as loop:
                 positions = [f.add(loop.index, k * lanes) for k in range(SIDE_BY_SIDE)]
                 loop.carry(
@@ -175,12 +176,12 @@ class TypedReduction(Lines):
                 )
             carried = loop.results
         first = carried[0]
-        if whole < vectors:
+        if is_any or whole < vectors:
             with f.loop(whole, vectors, lanes, carry=[first]) as loop:
                 loop.carry([self._both(f, loop.carried[0], load(loop.index, lanes))])
             (first,) = loop.results
         result = fold_lanes(f, self._all(f, [first, *carried[1:]]), self._all)
-        if vectors < columns:
+        if is_any or vectors < columns:
             with f.loop(vectors, columns, carry=[result]) as loop:
                 loop.carry([self._both(f, loop.carried[0], load(loop.index, 1))])
             (result,) = loop.results

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
+from engine.ir.dims import plain
 from engine.layers.attention.attention import exponentials
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
@@ -40,12 +41,14 @@ class CausalMask(Layer):
         return np.where(is_seen, 0, -np.inf).astype(query.dtype)
 
 
-def _room(past: Any, total: Any) -> Dim:
+def _room(past: Any, total: Any, length: Dim) -> Dim:
     """Return the capacity for keys; None if it is known only at run time."""
     most, room = known_value(total), past.shape[2] if isinstance(past, TensorSpec) else 0
     if not isinstance(most, np.ndarray | int) or np.size(most) != 1 or room is None:
         return None
-    return max(room, int(np.reshape(most, ())))
+    count = plain(np.reshape(most, ()).item())
+    # The usual case first: symbolic sizes of a cache that grows are then known to be equal.
+    return count if length is not None and count == room + length else max(room, count)
 
 
 @register("GroupQueryAttention")
@@ -96,7 +99,7 @@ class GroupQueryAttention(Layer):
         size = self._size(query, key)
         batch, length = query.shape[:2]
         result = TensorSpec((batch, length, None if size is None else self.num_heads * size), query.dtype)
-        kept: tuple[Dim, ...] = (batch, self.kv_num_heads, _room(past_key, total_sequence_length), size)
+        kept: tuple[Dim, ...] = (batch, self.kv_num_heads, _room(past_key, total_sequence_length, length), size)
         specs = [result, *[TensorSpec(kept, query.dtype)] * 2]
         return selected(specs, range(len(self.annotations.outputs)))
 

@@ -174,14 +174,16 @@ def _rolled(source: View, target: View, axis: int, shift: int) -> list[tuple[Vie
 @kernels_for(join.Cat)
 def lower_cat(context: Context) -> Lowered:
     """Lower a concatenation; parts that were computed in their slice need no copy."""
-    parts = [context.elements(index) for index, _ in enumerate(context.arguments())]
-    if len({part.dtype for part in parts}) > 1:
-        raise NotLoweredError("there is no kernel for several dtypes")
-    is_single = parts[0].dtype == FLOAT32
-    target = context.lowering.joined(context.op.outputs[0]) if is_single else context.allocate_like(parts[0])
-    axis = context.layer(join.Cat).dim % len(target.shape)
+    used = [index for index, each in enumerate(context.arguments()) if not _is_empty(each)]
+    parts = [context.elements(index) for index in used]
+    if len({part.dtype for part in parts}) != 1:
+        raise NotLoweredError("there is no kernel for several dtypes, or for no elements")
+    axis = context.layer(join.Cat).dim % len(parts[0].shape)
+    state = context.lowering.appended(context.op.outputs[0], axis, context.argument(0))
+    is_joined = parts[0].dtype == FLOAT32 and state is None
+    target = context.lowering.joined(context.op.outputs[0]) if is_joined else state or context.allocate_like(parts[0])
     steps, in_place, first = [], [], 0
-    for index, part in enumerate(parts):
+    for index, part in zip(used, parts, strict=True):
         place = slice_of(target, axis, first, part.shape[axis])
         if place is None:
             raise NotLoweredError("its parts are not slices of the result")
@@ -190,12 +192,16 @@ def lower_cat(context: Context) -> Lowered:
         else:
             steps.append(context.copy(part, place))
         first += part.shape[axis]
-    together = None if in_place else _joined_view(parts, axis)
+    together = None if in_place or state is not None else _joined_view(parts, axis)
     if together is not None:
         return context.lowered(together)
     return Lowered(
         views={context.op.outputs[0].name: target}, steps=steps, fusions={JOINS: in_place} if in_place else {}
     )
+
+
+def _is_empty(value: View | object) -> bool:
+    return isinstance(value, View | np.ndarray) and 0 in value.shape
 
 
 def _is_same(a: View, b: View) -> bool:

@@ -35,6 +35,10 @@ from engine.passes.support.facts import is_static, only_consumer
 from engine.passes.support.permutations import PERMUTATIONS, order_of
 from engine.tensor import Array
 
+# Most queries that are multiplied with a known and an unknown number of keys in rows, and those of a tile. For more
+# queries, packed keys are faster.
+MOST_DOTS = (4, 32)
+DOT_ROWS = 8
 PRODUCT = apply("mul", Operand(0), Operand(1))
 
 
@@ -122,7 +126,8 @@ def attention_steps(context: Context, attn: AttentionOperands) -> list[KernelSte
     """
     steps: list[KernelStep] = []
     given, (queries, width), keys = attn, attn.query.shape[-2:], attn.key.shape[-2]
-    is_dynamic = is_symbolic((queries, keys)) and min(queries, keys) > 1
+    by_dots = not is_symbolic(queries) and queries <= MOST_DOTS[is_symbolic(keys)] and _is_in_rows(attn)
+    is_dynamic = not by_dots and is_symbolic((queries, keys)) and min(queries, keys) > 1
     tiling = choose_rows(context.host, queries, keys, width, is_causal=attn.is_causal)
     attn = replace(
         attn,
@@ -132,7 +137,8 @@ def attention_steps(context: Context, attn: AttentionOperands) -> list[KernelSte
     if is_dynamic:
         padded = _padded(context, attn.key, steps, tiling[1][0] * context.host.lanes)
         attn = replace(attn, key=padded)
-    kernel, views = _kernel(context, attn, tiling, is_padded=is_dynamic)
+    tiling = (min(queries, DOT_ROWS), tiling[1]) if by_dots else tiling
+    kernel, views = _kernel(context, attn, tiling, is_padded=is_dynamic, by_dots=by_dots)
     if kernel.is_too_wide:
         return unfused_attention(context, given)[1]
     if kernel.packs_keys and not (kernel.packs_once and 1 in (attn.key.strides[-1], width)):
@@ -142,7 +148,12 @@ def attention_steps(context: Context, attn: AttentionOperands) -> list[KernelSte
 
 
 def _kernel(
-    context: Context, attn: AttentionOperands, tiling: tuple[int, tuple[int, int]], *, is_padded: bool = False
+    context: Context,
+    attn: AttentionOperands,
+    tiling: tuple[int, tuple[int, int]],
+    *,
+    is_padded: bool = False,
+    by_dots: bool = False,
 ) -> tuple[Attention, list[View]]:
     """Return the kernel for operands in their layout, and its views."""
     query, key, value, target = attn.query, attn.key, attn.value, attn.target
@@ -168,9 +179,15 @@ def _kernel(
         rows=tiling[0],
         vectors=tiling[1],
         is_padded=is_padded,
+        by_dots=by_dots,
         host=context.host,
     )
     return kernel, views
+
+
+def _is_in_rows(attn: AttentionOperands) -> bool:
+    """Return whether queries, keys and values lie in rows, as a decoder's cache has them."""
+    return not attn.is_causal and all(each.strides[-1] == 1 for each in (attn.query, attn.key, attn.value))
 
 
 def _in_columns(context: Context, key: View, steps: list[KernelStep]) -> View:

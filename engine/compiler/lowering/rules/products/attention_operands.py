@@ -74,9 +74,11 @@ def mask_of(context: Context, value: View | object, kind: Literal["keep", "drop"
 
 
 def in_groups(attn: AttentionOperands) -> AttentionOperands:
-    """Split heads into groups that share a key and a value."""
+    """Split heads into groups that share a key and a value; with one query each, heads become a group's queries."""
     heads = attn.query.shape[-3] if len(attn.query.shape) > 2 else 1
-    shared = {each.shape[-3] for each in (attn.key, attn.value) if len(each.shape) > 2} - {1, heads}
+    is_one = attn.query.shape[-2] == 1 and not attn.is_causal
+    separate = {heads} if is_one else {1, heads}
+    shared = {each.shape[-3] for each in (attn.key, attn.value) if len(each.shape) > 2} - separate
     if not shared:
         return attn
     if len(shared) > 1:
@@ -84,13 +86,14 @@ def in_groups(attn: AttentionOperands) -> AttentionOperands:
     (groups,) = shared
 
     def split(view: View) -> View:
-        """Split (..., heads, a, b) to (..., groups, heads of a group, a, b)."""
+        """Split (..., heads, a, b) to (..., groups, heads of a group, a, b), without a where it is the one query."""
         array = view.meta
         if array.ndim < 3:
             return view
         if array.shape[-3] == heads:
-            return derived(view, array.reshape(*array.shape[:-3], groups, -1, *array.shape[-2:]))
-        return derived(view, array[..., None, :, :])
+            parts = array.reshape(*array.shape[:-3], groups, -1, *array.shape[-2:])
+            return derived(view, parts[..., 0, :] if is_one else parts)
+        return view if is_one else derived(view, array[..., None, :, :])
 
     return replace(
         attn,

@@ -16,6 +16,7 @@ from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.indexing.gather import Slot, gather_step, indices_of
 from engine.compiler.lowering.rules.indexing.scatter import scatter_step
+from engine.compiler.lowering.rules.movement.constants import integer_range
 from engine.compiler.lowering.rules.products.attention import attention_steps
 from engine.compiler.lowering.rules.products.attention_operands import (
     AttentionOperands,
@@ -26,8 +27,10 @@ from engine.compiler.lowering.rules.products.attention_operands import (
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import Lowered, NotLoweredError, derived
 from engine.compiler.storage import FLOAT32, View, constant, row_major
+from engine.ir.dims import is_symbolic, plain
 from engine.layers.onnx.attention.grouped_attention import CausalMask, GroupQueryAttention
 from engine.layers.operands.precision import INT64
+from engine.tensor import DType
 
 X, Y, Z = Operand(0), Operand(1), Operand(2)
 
@@ -38,11 +41,10 @@ def lower_causal_mask(context: Context) -> Lowered:
     rows, columns = context.result_spec.sizes
     past = context.argument(2) if len(context.bound.positional) > 2 else None
     before = past.shape[-2] if isinstance(past, View | np.ndarray) else 0
-    own, keys = (
-        constant(np.arange(first, first + count, dtype=np.float32)) for first, count in ((before, rows), (0, columns))
-    )
+    composition = Composition(context)
+    own, keys = (_numbers(composition, count, first, FLOAT32) for count, first in ((rows, before), (columns, 0)))
     tree = apply("where", apply("le", Y, X), 0.0, -math.inf)
-    return Composition(context).finish(tree, derived(own, own.meta[:, None]), keys)
+    return composition.finish(tree, derived(own, own.meta[:, None]), keys)
 
 
 @kernels_for(GroupQueryAttention)
@@ -104,12 +106,23 @@ class _Rows:
         last = derived(counts, counts.meta.reshape(batch, 1))
         before, places = row_major((batch, 1), INT64), row_major((batch, length), INT64)
         has_past = total != length
-        composition.typed(before, apply("sub", X, length - 1) if has_past else apply("mul", X, 0), last, domain="i64")
-        own = constant(np.arange(length, dtype=INT64))
-        least = length - 1 if has_past else 0
-        is_wrong = apply("logical_or", apply("lt", Z, least), apply("ge", Z, total))
-        composition.typed(places, apply("where", is_wrong, -1, apply("add", X, Y)), before, own, last, domain="i64")
+        new, most = _numbers(composition, 1, length - 1), _numbers(composition, 1, total)
+        composition.typed(before, apply("sub" if has_past else "mul", X, Y if has_past else 0), last, new, domain="i64")
+        own = _numbers(composition, length)
+        least = Operand(3) if has_past else 0
+        is_wrong = apply("logical_or", apply("lt", Z, least), apply("ge", Z, Operand(4)))
+        tree = apply("where", is_wrong, -1, apply("add", X, Y))
+        composition.typed(places, tree, before, own, last, new, most, domain="i64")
         return cls(length, total, before, places)
+
+
+def _numbers(composition: Composition, count: int, first: int = 0, dtype: DType = INT64) -> View:
+    """Return consecutive numbers: a constant, or counted in the run where sizes are symbolic."""
+    if not is_symbolic((count, first)):
+        return constant(np.arange(first, first + count, dtype=dtype))
+    view, step = integer_range(composition.context, count, first, dtype=dtype)
+    composition.steps.append(step)
+    return view
 
 
 def _argument(context: Context, index: int) -> object:
@@ -126,7 +139,7 @@ def _earlier(context: Context, index: int) -> View | None:
 def _total(context: Context) -> int | None:
     """Return the maximum number of keys, if it is known now."""
     value = _argument(context, 6)
-    return int(np.reshape(value, ())) if isinstance(value, np.ndarray | int) and np.size(value) == 1 else None
+    return plain(np.reshape(value, ()).item()) if isinstance(value, np.ndarray | int) and np.size(value) == 1 else None
 
 
 def _heads(context: Context, layer: GroupQueryAttention) -> list[View]:
@@ -180,16 +193,22 @@ def _rotated(composition: Composition, x: View, rows: _Rows, layer: GroupQueryAt
 
 
 def _cache(composition: Composition, new: View, past: View | None, rows: _Rows, index: int) -> View:
-    """Return the cache with new keys or values after the earlier ones, and zeros after them."""
+    """Return the cache with new keys or values after the earlier ones, and zeros after them.
+
+    A state has the earlier ones in place, and keeps what it has after a row's last key.
+    """
     context, (batch, groups, _, size) = composition.context, new.shape
     room = max(rows.total, 0 if past is None else past.shape[2])
     outputs = context.op.outputs
     target = row_major((batch, groups, room, size), FLOAT32)
+    state = None
     if index < len(outputs) and context.lowering.spec(outputs[index]) is not None:
-        target = context.lowering.allocate(outputs[index], is_image=False)
+        state = context.lowering.appended(outputs[index], 2, _argument(context, index + 2))
+        target = state or context.lowering.allocate(outputs[index], is_image=False)
     count = 0 if past is None else past.shape[2]
-    if past is not None:
-        own = constant(np.arange(count, dtype=np.float32).reshape(-1, 1))
+    if past is not None and state is None:
+        own = _numbers(composition, count, dtype=FLOAT32)
+        own = derived(own, own.meta.reshape(-1, 1))
         seen = derived(rows.before, rows.before.meta.reshape(batch, 1, 1, 1))
         is_there: Expr = apply("lt", Y, Z)
         front = derived(target, target.meta[:, :, :count])
@@ -210,13 +229,12 @@ def _masks(composition: Composition, rows: _Rows, window: int) -> list[MaskView]
     context, batch = composition.context, rows.before.shape[0]
     mask = row_major((batch, 1, rows.length, rows.total), np.dtype(np.bool_))
     own = derived(rows.before, rows.before.meta.reshape(batch, 1, 1, 1))
-    line = constant(np.arange(rows.length, dtype=INT64).reshape(-1, 1))
-    keys = constant(np.arange(rows.total, dtype=INT64))
+    line, keys = (_numbers(composition, count) for count in (rows.length, rows.total))
     place = apply("add", Y, Z)
     tree = apply("le", X, place)
     if window >= 0:
         tree = apply("logical_and", tree, apply("gt", X, apply("sub", place, max(window, 1))))
-    composition.typed(mask, tree, keys, own, line, domain="i64")
+    composition.typed(mask, tree, keys, own, derived(line, line.meta.reshape(-1, 1)), domain="i64")
     bias = _argument(context, 10)
     if bias is None:
         return [MaskView(mask, "keep")]

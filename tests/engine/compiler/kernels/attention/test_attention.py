@@ -158,6 +158,29 @@ def test_any_number_of_keys_and_queries_with_the_same_code(level: str, is_causal
         assert all(table.fits(each.sizes.values) and each.key == first.key for each in others)
 
 
+@together(
+    ("level", LEVELS),
+    ("queries,keys,width", [(1, 2, 64), (1, 700, 17), (8, 513, 40), (9, 40, 3), (20, 1300, 130)]),
+    ("kinds", [(), ("keep",), ("add", "drop")]),
+)
+def test_few_queries_by_dots_with_keys_in_rows(
+    level: str, queries: int, keys: int, width: int, kinds: tuple[str, ...]
+) -> None:
+    kept = RANDOM.random((2, queries, keys)) < 0.6
+    kept[:, :, 0] = True
+    given = {"keep": kept, "add": RANDOM.standard_normal(kept.shape).astype(np.float32), "drop": ~kept}
+    masks = tuple((kind, given[kind]) for kind in kinds)
+    check(level, 2, (queries, keys, width, 20), masks=masks, by_dots=True)
+
+
+def test_one_code_multiplies_a_query_with_any_number_of_keys() -> None:
+    like = made(LEVELS[0], 2, (1, 98, 24, 24), [Matrix((128 * 24,), 24, 1)] * 4, by_dots=True)
+    first, *others = [DynamicKernel(replace(like, keys=n), "host", 4) for n in (98, 2, 700, 5000)]
+    first.write()
+    table = GuardedTable(first.sizes)
+    assert all(table.fits(each.sizes.values) and each.key == first.key for each in others)
+
+
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("hint", [2, 12, 64, 90, 500])
 def test_a_chunk_has_no_more_tiles_than_its_memory_is_for_at_any_length(level: str, hint: int) -> None:
