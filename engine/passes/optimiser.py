@@ -18,7 +18,6 @@ from engine.passes.constant_folding import constant_folding
 from engine.passes.decomposition import decomposition
 from engine.passes.expression_fusion import expression_fusion
 from engine.passes.fold_batch_norm import fold_batch_norm
-from engine.passes.fold_scale import fold_scale
 from engine.passes.integer_products import integer_products
 from engine.passes.pad_into_conv import pad_into_conv
 from engine.passes.parallel_convolutions import parallel_convolutions
@@ -106,7 +105,6 @@ PASSES: Final[Mapping[str, Pass]] = MappingProxyType(
             pad_into_conv,
             parallel_convolutions,
             fold_batch_norm,
-            fold_scale,
             expression_fusion,
         )
     }

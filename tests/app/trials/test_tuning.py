@@ -145,6 +145,6 @@ def test_what_is_advised_is_a_config_that_can_be_read() -> None:
 
 def test_how_it_is_served_is_one_of_the_candidates(tmp_path: Path) -> None:
     graph = engine.load(pair(tmp_path, elementwise("add(@0,1)", "(1,4)f32"), {}))
-    off = engine.Session(graph, threads=2, winograd="off", passes_off=["fold_scale"], cache=None)
-    assert as_served(off, 8).build == Build(threads=2, winograd="off", passes_off=("fold_scale",))
+    off = engine.Session(graph, threads=2, winograd="off", passes_off=["fold_batch_norm"], cache=None)
+    assert as_served(off, 8).build == Build(threads=2, winograd="off", passes_off=("fold_batch_norm",))
     assert as_served(engine.Session(graph, "reference"), 8).build == Build(backend="reference", threads=8)

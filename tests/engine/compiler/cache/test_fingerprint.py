@@ -105,7 +105,7 @@ def test_every_way_to_compile_is_an_entry_of_its_own(tmp_path: Path) -> None:
         {},
         {"winograd": "off"},
         {"passes_off": frozenset({"constant_folding"})},
-        {"passes_off": frozenset({"constant_folding", "fold_scale"})},
+        {"passes_off": frozenset({"constant_folding", "fold_batch_norm"})},
         {"host": describe(next(level for level in ("avx2", "sse") if level != detect().name))},
     ]
     for way in ways:
