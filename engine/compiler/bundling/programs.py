@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from engine.bundle import Bundle
 from engine.compiler.bundling.admission import host_of
 from engine.compiler.cache import entry
-from engine.compiler.cache.fingerprint import bundled_digest, program_key
+from engine.compiler.cache.fingerprint import graph_digest, program_key
 from engine.compiler.cache.version import SOURCES
 from engine.compiler.executable import Executable
 from engine.errors import BundleError
@@ -62,7 +62,7 @@ class BundledPrograms:
     def key(self, specs: Sequence[TensorSpec]) -> str:
         """Return the key of a program: a hash of the graph, the options and the host class of the bundle."""
         if self._digest is None:
-            self._digest = bundled_digest(self._graph, self._bundle.place_of)
+            self._digest = graph_digest(self._graph, self._bundle.place_of)
         passes_off = ", ".join(sorted(self._options.passes_off))
         options = (self._bundle.manifest.host.key, f"winograd {self._options.winograd}", f"passes off {passes_off}")
         generator = f"bundle of sources {SOURCES}"

@@ -18,30 +18,22 @@ from engine.pnnx.graph import Graph, as_bytes
 from engine.tensor import Array, TensorSpec
 
 
-def graph_digest(graph: RuntimeGraph) -> bytes:
-    """Return the hash of a built graph, weights included."""
-    state = hashlib.sha256()
-    for text in _structure(graph):
-        _add(state, text.encode())
-    attributes = [each.data for op in graph.operators for each in op.attributes.values()]
-    for digest in _hash_arrays(attributes):
-        state.update(digest)
-    return state.digest()
-
-
-def bundled_digest(graph: RuntimeGraph, place_of: Callable[[Array], str | None]) -> bytes:
-    """Return the hash of a bundled graph, using the stored hash of its weights file instead of hashing the weights.
+def graph_digest(graph: RuntimeGraph, place_of: Callable[[Array], str | None] = lambda _: None) -> bytes:
+    """Return the hash of a built graph, weights included.
 
     Args:
-        place_of: returns the file's hash and the position of an array inside the file; None for other arrays.
+        place_of: returns the hash of a verified file and the position of an array in it, which stand for the array's
+            bytes; None for other arrays.
     """
     state = hashlib.sha256()
     for text in _structure(graph):
         _add(state, text.encode())
-    for op in graph.operators:
-        for each in op.attributes.values():
-            place = place_of(each.data)
-            _add(state, b"".join(_hash_arrays([each.data])) if place is None else place.encode())
+    arrays = [each.data for op in graph.operators for each in op.attributes.values()]
+    places = [place_of(each) for each in arrays]
+    for place in places:
+        _add(state, (place or "").encode())
+    for digest in _hash_arrays(each for each, place in zip(arrays, places, strict=True) if place is None):
+        state.update(digest)
     return state.digest()
 
 
@@ -51,7 +43,7 @@ def program_key(
     """Return the key of a graph compiled for inputs of these shapes.
 
     Args:
-        digest: of the graph, by ``graph_digest`` or ``bundled_digest``.
+        digest: of the graph.
         options: everything else that the code depends on.
         generator: the compiler; None for this engine with the installed LLVM.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -41,14 +41,14 @@ def measure(host: Host, caches: Caches | None = None, seconds: float = _SECONDS)
     caches = caches or find_caches()
     threads = min(available_cores(), _MOST_THREADS)
     bench = _Bench(host, caches, threads)
-    best = dict.fromkeys(NAMES, 0.0)
+    best: dict[str, Any] = dict.fromkeys(NAMES, 0.0)
     for _ in range(_ROUNDS):
         for name in best:
             best[name] = max(best[name], bench.rates[name](seconds))
     best["memory"] = max(best["memory"], best["memory_shared"])  # one core alone gets at least as much
     # All cores together get at least as much as one alone; a smaller figure was disturbed.
     best["memory_shared"] = max(best["memory_shared"], best["memory"] / threads)
-    return Rates(caches=caches, threads=threads, fetched=(), streamed=(), **best)
+    return Rates(caches=caches, threads=threads, **best)
 
 
 class _Bench:

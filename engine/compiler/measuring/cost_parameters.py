@@ -7,12 +7,11 @@ nearest power of two times a reference value.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
 from engine.compiler.codegen.host import Host, Memory
-from engine.compiler.measuring.rates import DISTANCES, STREAMS, Rates
+from engine.compiler.measuring.rates import Rates
 
 # Cost of a byte of the last level that is hidden, because kernels prefetch and compute meanwhile.
 _HIDDEN: Final = 0.04
@@ -23,10 +22,6 @@ _USUAL: Final = 0.12
 # Share of the cost of a byte from memory that slows a kernel down: without prefetching, and with it.
 _UNFORESEEN: Final = 5 / 12
 _FETCHED: Final = 1 / 8
-# Reading several streams must be faster by this factor to be used.
-_CLEARLY: Final = 1.05
-# A longer prefetch distance may have this share of the best rate: it hides other latencies, too.
-_AS_FAST: Final = 0.95
 # Broadcasts use the load units, which a second hardware thread uses, too: they slow down by this much more than
 # products do. Zen 3 (0.92 to 1.0 per product) was measured at 0.70; no core was measured at twice its true rate.
 _HELD_UP: Final = 1.2
@@ -56,10 +51,9 @@ def host_from_rates(host: Host, rates: Rates) -> Host:
             first_bytes=caches.first or known.first_bytes,
             second_bytes=caches.second or known.second_bytes,
             last_bytes=caches.last or caches.second or known.last_bytes,
-            ahead_bytes=_ahead(rates.fetched, _AS_FAST) or known.ahead_bytes,
-            streams=_streams(rates),
-            # A kernel that reads several streams has no other latency to hide.
-            stream_ahead_bytes=_ahead(rates.streamed, 1.0) or known.stream_ahead_bytes,
+            ahead_bytes=rates.ahead_bytes or known.ahead_bytes,
+            streams=rates.streams,
+            stream_ahead_bytes=rates.stream_ahead_bytes or known.stream_ahead_bytes,
             repeat_cost=_felt(_cost(rates, rates.second, 0.03)),
             stream_cost=_felt(last),
             memory_cost=_UNFORESEEN * memory,
@@ -72,19 +66,6 @@ def host_from_rates(host: Host, rates: Rates) -> Host:
 
 def _least_repeats(host: Host) -> float:
     return _LEAST_REPEATS_X86 if host.triple.startswith("x86_64") else _LEAST_REPEATS
-
-
-def _ahead(fetched: Sequence[float], share: float) -> int | None:
-    """Return the longest prefetch distance with this share of the best rate; None without measurements."""
-    if not fetched:
-        return None
-    least = share * max(fetched)
-    return max(ahead for ahead, rate in zip(DISTANCES, fetched, strict=True) if rate >= least)
-
-
-def _streams(rates: Rates) -> int:
-    """Return the number of places at which weights that are used once are read in turn."""
-    return STREAMS if max(rates.streamed, default=0.0) > _CLEARLY * max(rates.fetched, default=0.0) else 1
 
 
 def _cost(rates: Rates, bytes_a_second: float, near: float) -> float:

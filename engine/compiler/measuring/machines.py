@@ -22,8 +22,9 @@ def _rates(
     latency: float,
     repeats: float,
     sizes: Caches,
-    fetched: tuple[float, ...] = (),
-    streamed: tuple[float, ...] = (),
+    ahead: int = 0,
+    streams: int = 1,
+    stream_ahead: int = 0,
     **speeds: float,
 ) -> Rates:
     return Rates(
@@ -32,8 +33,9 @@ def _rates(
         products=clock * a_cycle,
         chained=clock / latency,
         repeats=clock * repeats,
-        fetched=tuple(speed * 1e9 for speed in fetched),
-        streamed=tuple(speed * 1e9 for speed in streamed),
+        ahead_bytes=ahead,
+        streams=streams,
+        stream_ahead_bytes=stream_ahead,
         **{name: speed * 1e9 for name, speed in speeds.items()},
     )
 
@@ -42,7 +44,7 @@ RATES: Final[dict[str, tuple[str, Rates]]] = {
     "Zen 3": ("avx2", _rates(
         3.06e9, a_cycle=2, latency=4, repeats=1.93, sizes=Caches(64, 32 * KIB, MIB // 2, 32 * MIB),
         second=95, last=69, memory=15.1, memory_shared=10.5,
-        fetched=(14.8, 14.7, 13.6, 14.3, 15.6), streamed=(20.6, 20.5, 18.2, 18.2, 17.1),
+        ahead=4 * KIB, streams=4, stream_ahead=256,
     )),
     "Zen 4": ("avx512", _rates(
         3.66e9, a_cycle=1, latency=4, repeats=1.82, sizes=Caches(64, 32 * KIB, MIB, 32 * MIB),
@@ -59,7 +61,7 @@ RATES: Final[dict[str, tuple[str, Rates]]] = {
     "Granite Rapids": ("avx512", _rates(
         3.8e9, a_cycle=2, latency=4, repeats=1.78, sizes=Caches(64, 48 * KIB, 2 * MIB, 480 * MIB),
         second=188, last=30, memory=20, memory_shared=20,
-        fetched=(14, 17, 20, 20, 17),
+        ahead=2 * KIB,
     )),
     "Skylake": ("avx512", _rates(
         2.4e9, a_cycle=2, latency=4, repeats=2, sizes=Caches(64, 32 * KIB, MIB, 25 * MIB),

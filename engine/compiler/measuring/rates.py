@@ -9,10 +9,6 @@ from engine.compiler.measuring.caches import Caches
 
 NAMES: Final = ("products", "chained", "repeats", "second", "last", "memory", "memory_shared")
 """Rates that every machine has."""
-DISTANCES: Final = (256, 512, 1024, 2048, 4096)
-"""Prefetch distances, in bytes."""
-STREAMS: Final = 4
-"""Number of places at which memory is read in turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,8 +23,8 @@ class Rates:
         repeats: numbers of the first-level cache broadcast to all lanes of a vector.
         second, last, memory: bytes read from the second-level cache, the last-level cache and memory.
         memory_shared: bytes read from memory when all cores read at once.
-        fetched: bytes from memory by a row times a matrix, for each prefetch distance in DISTANCES; or empty.
-        streamed: the same when every panel of the matrix is read in STREAMS places in turn.
+        ahead_bytes, stream_ahead_bytes: fastest prefetch distance of weights, alone and in streams; 0 if unknown.
+        streams: number of places at which weights that are used once are read in turn.
     """
 
     caches: Caches
@@ -40,5 +36,6 @@ class Rates:
     last: float
     memory: float
     memory_shared: float
-    fetched: tuple[float, ...] = ()
-    streamed: tuple[float, ...] = ()
+    ahead_bytes: int = 0
+    streams: int = 1
+    stream_ahead_bytes: int = 0

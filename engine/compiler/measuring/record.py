@@ -44,7 +44,7 @@ def host_by(place: Path | None) -> Host:
     host, caches = detect(), find_caches()
     rates, known = _kept(host, place, caches), known_rates(host)
     if known is not None:  # a calibration does not include prefetch distances
-        rates = replace(rates or known, caches=caches, fetched=known.fetched, streamed=known.streamed)
+        rates = replace(known, caches=caches, **{} if rates is None else {name: getattr(rates, name) for name in NAMES})
     return _with_caches(host, caches) if rates is None else host_from_rates(host, rates)
 
 
@@ -113,8 +113,8 @@ def _rates(found: Mapping[str, Any], caches: Caches) -> Rates:
     Raises:
         ValueError, TypeError, KeyError, OverflowError: it was not written by this program.
     """
-    numbers = {name: float(found[name]) for name in NAMES}
+    numbers: dict[str, Any] = {name: float(found[name]) for name in NAMES}
     least, most = _BELIEVABLE
     if not all(least <= each <= most for each in numbers.values()):
         raise ValueError("implausible rate")
-    return Rates(caches=caches, threads=int(found["threads"]), fetched=(), streamed=(), **numbers)
+    return Rates(caches=caches, threads=int(found["threads"]), **numbers)
