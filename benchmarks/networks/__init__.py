@@ -143,6 +143,7 @@ _ALL: Final = (
     Network(name="gru_tagger_100", module="sequences", make="gru_tagger", shape=(1, 100, 64), group="recurrent"),
     Network(name="lstm_wide_50", module="sequences", make="lstm_wide", shape=(1, 50, 512), group="recurrent"),
     Network(name="crnn_100", module="text", make="crnn", shape=(1, 1, 32, 100), group="recurrent"),
+    Network(name="dbnet_640", module="text", make="dbnet", shape=_pictures(640), group="others"),
     Network(name="letters_400", module="speech", make="letters", shape=(1, 80, 400), group="others"),
     Network(name="tcn_500", module="speech", make="tcn", shape=(1, 64, 500), group="others"),
     Network(name="ultraface_320", module="ultraface", make="ultraface", shape=(1, 3, 240, 320), group="others"),

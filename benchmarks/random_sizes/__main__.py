@@ -35,11 +35,19 @@ from benchmarks.report import table
 ENGINES: Final = (OURS, "onnxruntime", "openvino")
 TURN_REQUESTS: Final = 50
 SEED: Final = 0
+LARGEST: Final = 200
+"""Requests of the largest size, after the random ones."""
+WINDOW: Final = 20
+"""Requests whose median decides which engine is ahead."""
 
 
 @dataclass(kw_only=True)
 class Row:
-    """One engine on one network: seconds of every request in order, and memory after every turn."""
+    """One engine on one network: seconds of every request in order, and memory after every turn.
+
+    Args:
+        largest_s: of requests that all have the largest size, after the others.
+    """
 
     network: str
     engine: str
@@ -48,6 +56,7 @@ class Row:
     failure: str = ""
     times_s: list[float] = field(default_factory=list)
     bytes: list[int] = field(default_factory=list)
+    largest_s: list[float] = field(default_factory=list)
 
     def quantile_ms(self, share: float, part: slice) -> float:
         """Return a quantile of a part of the requests in milliseconds; NaN without times."""
@@ -84,6 +93,8 @@ def measure(name: str, options: argparse.Namespace) -> list[Row]:
         for block in blocks:
             for engine in _next(order, len(by_engine)):
                 _turn(by_engine[engine], members[engine], block)
+        for row in rows:
+            row.largest_s = members[row.engine].ask({"shapes": [network.largest_shape()] * LARGEST}).get("times_s", [])
         for row in rows:
             _check(row, members[row.engine])
     return rows
@@ -144,6 +155,7 @@ def report(rows: Sequence[Row], requests: int) -> str:
             "p99 ratio",
         ]
         texts += [f"### {title} requests (ms)", table(titles, [_cells(group, part) for group in _groups(rows)])]
+    texts += ["### From the first request on", table(_BEGINNING, list(map(_beginning, _groups(rows))))]
     failures = [f"- {row.network}, {row.engine}: {row.failure}" for row in rows if row.failure]
     memory = [
         [row.network, row.engine, *(f"{row.bytes[turn] / 1e6:.0f}" for turn in (min(1, len(row.bytes) - 1), -1))]
@@ -152,6 +164,32 @@ def report(rows: Sequence[Row], requests: int) -> str:
     ]
     texts += ["### Memory (MB)", table(["network", "engine", "after 100", "at the end"], memory)]
     return "\n\n".join([*texts, *(["### Not timed", "\n".join(failures)] if failures else [])])
+
+
+_BEGINNING: Final = [
+    "network", "requests until ahead", "slowest of ours (ms)", "slowest of the best rival (ms)",
+    "p99 of ours ÷ p99 at the largest size",
+]  # fmt: skip
+
+
+def _beginning(group: Sequence[Row]) -> list[str]:
+    """Return how soon ours is ahead, its slowest request, and its p99 beside that of one size."""
+    ours = next((row for row in group if row.engine == OURS and row.times_s), None)
+    rivals = [row for row in group if row.engine != OURS and row.times_s]
+    if ours is None:
+        return [group[0].network, *["–"] * (len(_BEGINNING) - 1)]
+    fixed = f"{np.quantile(ours.times_s, 0.99) / np.quantile(ours.largest_s, 0.99):.2f}" if ours.largest_s else "–"
+    slowest = f"{1e3 * min(max(row.times_s) for row in rivals):.1f}" if rivals else "–"
+    return [ours.network, _until_ahead(ours, rivals), f"{1e3 * max(ours.times_s):.1f}", slowest, fixed]
+
+
+def _until_ahead(ours: Row, rivals: Sequence[Row]) -> str:
+    """Return the requests after which the median of ours over a window is below every rival's; – if it never is."""
+    for start in range(len(ours.times_s) - WINDOW + 1 if rivals else 0):
+        part = slice(start, start + WINDOW)
+        if all(np.median(ours.times_s[part]) <= np.median(row.times_s[part]) for row in rivals):
+            return str(start)
+    return "–"
 
 
 def _engines(rows: Sequence[Row]) -> list[str]:
@@ -209,7 +247,13 @@ def _summary(row: Row, options: argparse.Namespace) -> dict[str, Any]:
         title: {str(share): row.quantile_ms(share, part) for share in (0.5, 0.9, 0.99)}
         for title, part in parts_of(options.requests).items()
     }
-    return {**asdict(row), "times_s": [], "bytes": row.bytes[:: max(1, len(row.bytes) // 10)], "ms": quantiles}
+    return {
+        **asdict(row),
+        "times_s": [],
+        "largest_s": [],
+        "bytes": row.bytes[:: max(1, len(row.bytes) // 10)],
+        "ms": quantiles,
+    }
 
 
 def _export_missing(options: argparse.Namespace) -> None:

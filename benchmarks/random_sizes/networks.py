@@ -74,6 +74,7 @@ OPEN_NETWORKS: Final = {
     "mobilenet_v3_small": OpenNetwork(network=NETWORKS["mobilenet_v3_small"], axes=_pictures()),
     "yolov5n": OpenNetwork(network=replace(NETWORKS["yolov5n"], make="yolov5n_open"), axes=_pictures(160, 480, 32)),
     "unet": OpenNetwork(network=NETWORKS["unet_256"], axes=_pictures(64, 192, 16)),
+    "dbnet": OpenNetwork(network=NETWORKS["dbnet_640"], axes=_pictures(160, 640, 32)),
     "crnn": OpenNetwork(network=NETWORKS["crnn_100"], axes={3: Axis(name="width", least=32, most=320)}),
     "letters": OpenNetwork(network=NETWORKS["letters_400"], axes={2: Axis(name="frames", least=100, most=800)}),
     "bert_mini": OpenNetwork(network=replace(NETWORKS["bert_mini_128"], make="bert_mini_open"), axes=_TOKENS),

@@ -47,5 +47,15 @@ def test_the_table_divides_the_best_rival_by_ours_for_each_part() -> None:
     assert "- unet, openvino: cannot load it" in report(rows, 500)
 
 
+def test_the_table_says_after_how_many_requests_ours_is_ahead_and_its_slowest_request() -> None:
+    rows = [
+        Row(network="unet", engine=OURS, times_s=[0.009] * 30 + [0.002] * 70, largest_s=[0.003] * 10),
+        Row(network="unet", engine="onnxruntime", times_s=[0.004] * 100),
+        Row(network="unet", engine="openvino", times_s=[0.005] * 100),
+    ]
+    line = report(rows, 100).split("From the first request on")[1].splitlines()[4]
+    assert [cell.strip() for cell in line.split("|")[1:-1]] == ["unet", "21", "9.0", "4.0", "3.00"]
+
+
 def test_a_short_run_has_parts_no_longer_than_itself() -> None:
     assert all(len(range(30)[part]) == 30 for part in parts_of(30).values())
