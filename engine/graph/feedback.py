@@ -43,12 +43,14 @@ def find_feedback(
         states: name of the input by the name of the output.
 
     Raises:
-        InputError: there is no such input or output, or a state would grow along two dimensions.
+        InputError: there is no such input or output, one is named twice, or a state would grow along two dimensions.
     """
-    found = []
+    found: list[Feedback] = []
     for output, input_ in states.items():
         source, target = _number(outputs, output, "output"), _number(inputs, input_, "input")
         axes = _open_in_both(inputs[target], outputs[source])
+        if any(target == each.input for each in found):
+            raise InputError("two outputs are the next value of one state", where=f"input '{input_}'")
         if len(axes) > 1:
             raise InputError("a state grows along two dimensions", where=f"input '{input_}'", found=axes)
         found.append(

@@ -234,6 +234,28 @@ def test_a_full_state_is_refused_and_stays_as_it_was(tmp_path: Path) -> None:
         assert state.length == 12
 
 
+@every_backend
+def test_a_window_that_moves_along_a_state_is_no_growth_in_place(backend: str, tmp_path: Path) -> None:
+    nodes = [
+        node("Slice", ["past", "begin", "end", "axis"], ["rest"]),
+        node("Concat", ["rest", "x"], ["new"], axis=1),
+        node("ReduceSum", ["past", "axis"], ["before"], keepdims=0),
+    ]
+    constants = {"begin": np.array([2]), "end": np.array([2**62]), "axis": np.array([1])}
+    inputs = [value("x", ["b", "s"]), value("past", ["b", "p"])]
+    graph = engine.load(
+        save(tmp_path, model(nodes, inputs, [value("new", ["b", "t"]), value("before", ["b"])], constants))
+    )
+    session = session_of(graph, {"new": "past"}, backend)
+    state = session.new_state({"past": np.arange(7, dtype=np.float32)[None]})
+    wanted = list(range(7))
+    for step in range(4):
+        (before,) = session.run([np.full((1, 3), 10 + step, np.float32)], state=state)
+        assert before[0] == sum(wanted)
+        wanted = [*wanted[2:], *[10 + step] * 3]
+        np.testing.assert_array_equal(state.arrays["past"], [wanted])
+
+
 def test_streams_have_states_of_their_own(tmp_path: Path) -> None:
     graph = decoder(tmp_path)
     session = session_of(graph, CACHES, "compiled")
@@ -250,6 +272,8 @@ def test_wrong_uses_of_states_are_refused(tmp_path: Path) -> None:
         engine.Session(graph, states={"nothing": "past_key"})
     with pytest.raises(InputError, match="unknown input 'nothing'"):
         engine.Session(graph, states={"new_key": "nothing"})
+    with pytest.raises(InputError, match="two outputs are the next value of one state"):
+        engine.Session(graph, states={"new_key": "past_key", "new_value": "past_key"})
     session = session_of(graph, CACHES, "reference")
     with pytest.raises(InputError, match="needs a state"):
         session.run(tokens(graph, 1, 0))

@@ -175,14 +175,16 @@ class Lowering:
         """Return the memory of a state's input for the output that appends to it; None for any other result.
 
         Args:
-            axis: dimension along which the result has ``past`` and then more.
+            axis: dimension along which the result has ``past``, the whole input, and then more.
         """
         spec = self.spec(operand)
         if spec is None or not isinstance(past, View) or past.storage.space is not MemorySpace.INPUT:
             return None
+        if self.outputs.count(operand.name) != 1:
+            return None
         for each in self.feedback:
-            is_own = (each.input, each.axis) == (past.storage.port, axis) and self.outputs[each.output] == operand.name
-            if is_own and self.outputs.count(operand.name) == 1 and spec.sizes[axis] <= each.capacity:
+            is_own = self.outputs[each.output] == operand.name and past is self.views.get(self.inputs[each.input])
+            if is_own and each.axis == axis and spec.sizes[axis] <= each.capacity:
                 return past.derive(past.meta.as_strided(spec.sizes, past.meta.strides))
         return None
 
