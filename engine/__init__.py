@@ -49,6 +49,7 @@ from engine.memory.shared_blocks import SharedBlockServer, share_memory
 from engine.onnx import is_onnx
 from engine.options import PASS_NAMES, Options
 from engine.pnnx.files import kind_of_file
+from engine.quantisation import LayerReport, QuantisedModel, quantise
 from engine.session import Outputs, Session, State
 from engine.tensor import TensorSpec, is_close
 from engine.toolchain import describe_host, in_background, measure_peak
@@ -70,6 +71,7 @@ __all__ = [
     "GraphState",
     "InputError",
     "Layer",
+    "LayerReport",
     "Mismatch",
     "ModelFormatError",
     "NonFiniteOrigin",
@@ -79,6 +81,7 @@ __all__ = [
     "ParameterError",
     "Port",
     "Progress",
+    "QuantisedModel",
     "Registry",
     "RunCancelledError",
     "RuntimeGraph",
@@ -107,6 +110,7 @@ __all__ = [
     "load",
     "measure_difference",
     "measure_peak",
+    "quantise",
     "read_file",
     "register",
     "registry",

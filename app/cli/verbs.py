@@ -215,6 +215,24 @@ def _export(parser: ArgumentParser) -> None:
     )
 
 
+def _quantize(parser: ArgumentParser) -> None:
+    parser.add_argument("model", metavar="MODEL", help=_MODEL)
+    parser.add_argument(
+        "--samples",
+        metavar="FILES",
+        required=True,
+        help="folder of pictures, or .npz file with an array of items for each input, or .npy file for the only input",
+    )
+    parser.add_argument(
+        "--keep",
+        type=share,
+        default=0.999,
+        metavar="SHARE",
+        help="least share of the outputs' energy to keep, such as 99.9%% or 0.999. Default: 99.9%%.",
+    )
+    parser.add_argument("--output", metavar="DIR", help="write the pair to this folder instead of the store")
+
+
 def _cache(parser: ArgumentParser) -> None:
     parser.add_argument("action", choices=("list", "clear"), metavar="ACTION", help="list or clear")
 
@@ -422,6 +440,20 @@ the store, provided that its outputs match the original model's.
         configure=_export,
         settings=("store", "plugins"),
     ),
+    "quantize": Verb(
+        summary="compute layers in int8 where that is faster and accurate",
+        examples="""  pnnx-serve quantize digits --samples pictures/
+  pnnx-serve quantize resnet18 --samples calibration.npz --keep 99.5%
+  pnnx-serve quantize resnet18.pnnx.param --samples calibration.npz --output quantised
+
+Pictures are converted as the model's config.toml says. 50 to 200 samples are usual. Every layer is timed in float32 and
+int8 on this machine, and its error is measured; layers that are not faster, or lose too much, stay in float32. Without
+--output the pair becomes the next version of the model in the store.
+""",
+        configure=_quantize,
+        settings=("store", "plugins", "threads"),
+        has_json=True,
+    ),
 }
 
 
@@ -434,6 +466,21 @@ def positive(text: str) -> int:
     if not (text.isdecimal() and int(text) > 0):
         raise argparse.ArgumentTypeError(f"found '{text}', expected a positive whole number")
     return int(text)
+
+
+def share(text: str) -> float:
+    """Return a share between 0 and 1, written as a number or in per cent.
+
+    Raises:
+        ArgumentTypeError: the text is not such a number.
+    """
+    try:
+        value = float(text[:-1]) / 100 if text.endswith("%") else float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"found '{text}', expected a share such as 99.9% or 0.999")
+    return value
 
 
 def duration(text: str) -> float:

@@ -82,6 +82,8 @@ ALLOWED: dict[str, set[str]] = {
         "engine.cancellation",
         "engine.toolchain",
     },
+    "engine.quantisation": VOCABULARY
+    | {"engine.cancellation", "engine.graph", "engine.layers", "engine.passes", "engine.pnnx", "engine.session"},
     "engine.comparison": VOCABULARY | {"engine.graph", "engine.session"},
     "engine.loading": VOCABULARY
     | {"engine.bundle", "engine.graph", "engine.layers", "engine.pnnx", "engine.toolchain"},
@@ -170,7 +172,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     ),
     "PIL": ("app",),
     "torch": ("exporter",),
-    "exporter": ("app.cli.export",),
+    "exporter": ("app.cli.export", "app.cli.quantize"),
     "prometheus_client": ("app.metrics.exposition",),
     "fsspec": ("app.remote.source",),
     "aiohttp": ("app.remote.source", "app.remote.redirects"),

@@ -98,7 +98,7 @@ def test_flags_are_written_out(verb: str, capsys: pytest.CaptureFixture[str]) ->
     parser = ArgumentParser()
     VERBS[verb].add_to(parser)
     flags = [flag for flag in parser._option_string_actions if flag.startswith("--") and flag != "--help"]
-    needed = ["--reference", "r"] if verb == "compare" else []
+    needed = {"compare": ["--reference", "r"], "quantize": ["--samples", "s"]}.get(verb, [])
     wanted = {
         "serve": [],
         "models": [],

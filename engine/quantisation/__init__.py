@@ -1,0 +1,11 @@
+"""Post-training quantisation: layers of a float32 graph become int8 where that is faster and accurate enough.
+
+    result = quantise(graph, samples, keep=0.999)
+    result.graph.save("model.pnnx.param", "model.pnnx.bin")
+
+The result holds ``QuantizeLinear`` and ``DequantizeLinear`` around every quantised layer, as ONNX writes it.
+"""
+
+from engine.quantisation.selection import LayerReport, QuantisedModel, quantise
+
+__all__ = ["LayerReport", "QuantisedModel", "quantise"]

@@ -1,0 +1,117 @@
+"""One pass over the samples: statistics of the operands that may be quantised, and a few recorded runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from dataclasses import replace as with_fields
+
+import numpy as np
+
+from engine.cancellation import Progress, check_cancelled
+from engine.errors import InputError
+from engine.graph import RuntimeGraph
+from engine.pnnx import Graph, Operator
+from engine.quantisation.histogram import Affine, Histogram
+from engine.quantisation.layers import QuantisableLayer
+from engine.session import Session
+from engine.tensor import Array
+
+EVALUATED = 64
+"""Most samples whose outputs are recorded, to compare those of a quantised network with them."""
+
+# Runs of which the operands of every layer are recorded, to measure the layers alone.
+_RECORDED = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """Facts about the float32 network on the samples.
+
+    Args:
+        affines: scale and zero point of every operand that a layer reads.
+        operands: recorded values of the layers' operands, a mapping a run; all runs have the same shapes.
+        outputs: outputs of the network for the first samples.
+    """
+
+    affines: Mapping[str, Affine]
+    operands: tuple[Mapping[str, Array], ...]
+    outputs: tuple[tuple[Array, ...], ...]
+
+
+def calibrate(
+    graph: RuntimeGraph,
+    layers: Sequence[QuantisableLayer],
+    samples: Sequence[Sequence[Array]],
+    threads: int | None,
+    progress: Progress,
+) -> Calibration:
+    """Run the float32 network on all samples.
+
+    Args:
+        graph: a built graph.
+        layers: those of its layers that may be quantised.
+        samples: inputs in graph order, one item of the sequence a run.
+        threads: cores a run may use.
+        progress: called before each sample.
+
+    Raises:
+        InputError: there are no samples, or one does not fit the graph or makes values that are not finite.
+    """
+    if not len(samples):
+        raise InputError("there are no samples", expected="at least one")
+    read = list(dict.fromkeys(layer.input for layer in layers))
+    made = [name for name in dict.fromkeys(layer.output for layer in layers) if name not in read]
+    histograms = {name: Histogram(name) for name in read}
+    operands: list[dict[str, Array]] = []
+    outputs: list[tuple[Array, ...]] = []
+    tapped = graph.rebuilt(_with_outputs(graph.source, (*read, *made)))
+    session = Session(tapped, threads=threads, cache=None)
+    session.prepare()
+    try:
+        for index, sample in enumerate(samples):
+            check_cancelled()
+            progress("calibrating", index, len(samples))
+            values = session.run(list(sample))
+            own = len(graph.outputs)
+            found = dict(zip((*read, *made), values[own:], strict=True))
+            for name in read:
+                histograms[name].add(found[name])
+            if len(outputs) < EVALUATED:
+                outputs.append(tuple(values[:own]))
+            if len(operands) < _RECORDED and (not operands or _same_shapes(operands[0], found)):
+                operands.append(found)
+    finally:
+        session.close()
+    affines = {name: histogram.affine() for name, histogram in histograms.items()}
+    return Calibration(affines=affines, operands=tuple(operands), outputs=tuple(outputs))
+
+
+def agreement(session: Session, samples: Sequence[Sequence[Array]], expected: Sequence[tuple[Array, ...]]) -> float:
+    """Return the share of the outputs' energy that a network keeps, of its worst output.
+
+    1 - sum((y - expected)^2) / sum(expected^2); of integers, the share of equal elements.
+    """
+    lost = np.zeros(len(expected[0]))
+    whole = np.zeros(len(expected[0]))
+    for sample, wanted in zip(samples, expected, strict=False):
+        check_cancelled()
+        for index, (y, right) in enumerate(zip(session.run(list(sample)), wanted, strict=True)):
+            if right.dtype.kind in "fc":
+                lost[index] += float(np.square(np.abs(y.astype(np.float64) - right)).sum())
+                whole[index] += float(np.square(np.abs(right.astype(np.float64))).sum())
+            else:
+                lost[index] += int((y != right).sum()) if y.shape == right.shape else right.size
+                whole[index] += right.size
+    shares = np.divide(lost, whole, out=np.where(lost > 0, 1.0, 0.0), where=whole > 0)
+    return float(1 - shares.max(initial=0.0))
+
+
+def _with_outputs(source: Graph, operands: Sequence[str]) -> Graph:
+    """Return the graph with operands as further outputs."""
+    new = [Operator("pnnx.Output", f"calibration/{name}", (name,), ()) for name in operands]
+    return with_fields(source, operators=[*source.operators, *new])
+
+
+def _same_shapes(first: Mapping[str, Array], other: Mapping[str, Array]) -> bool:
+    return all(first[name].shape == other[name].shape for name in first)

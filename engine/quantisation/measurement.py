@@ -1,0 +1,111 @@
+"""Time and error of single layers in float32 and in int8, on operands that the network had in a run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from engine.graph import RuntimeGraph
+from engine.pnnx import Graph, Operator
+from engine.quantisation.calibration import Calibration
+from engine.quantisation.layers import QuantisableLayer, quantise_operators
+from engine.session import Session
+from engine.tensor import Array, TensorSpec
+
+_ROUNDS: Final = 9
+
+
+class LayerCost(NamedTuple):
+    """Cost of one layer.
+
+    Args:
+        float_us, int8_us: time of its kernels, that of rounding its input to bytes included.
+        noise: energy of its error in int8 relative to the energy of its output, after the correction.
+        correction: mean error of each output channel, to be added to the bias.
+    """
+
+    float_us: float
+    int8_us: float
+    noise: float
+    correction: Array
+
+
+def measure_layers(
+    layers: Sequence[QuantisableLayer], calibration: Calibration, threads: int | None
+) -> list[LayerCost]:
+    """Run every layer alone in both precisions, in turns, and compare time and results."""
+    shapes = calibration.operands[0]
+
+    def in_float32(layer: QuantisableLayer, index: int) -> Iterator[Operator]:
+        yield from layer.in_float32(f"{index}", f"{index}/x", f"{index}/y")
+
+    def in_int8(layer: QuantisableLayer, index: int) -> Iterator[Operator]:
+        yield from quantise_operators(f"{index}/input", f"{index}/x", calibration.affines[layer.input])
+        yield from layer.in_int8(f"{index}", f"{index}/input", f"{index}/y")
+
+    sessions = [_session(layers, shapes, operators, threads) for operators in (in_float32, in_int8)]
+    inputs = [[each[layer.input] for layer in layers] for each in calibration.operands]
+    times: list[list[Mapping[str, float]]] = [[], []]
+    try:
+        for _ in range(_ROUNDS):
+            for session, rows in zip(sessions, times, strict=True):
+                rows.append(_times(session, inputs[0]))
+        results = [sessions[1].run(each) for each in inputs]
+    finally:
+        for session in sessions:
+            session.close()
+    costs = []
+    for index, layer in enumerate(layers):
+        float_us, int8_us = (float(np.median([row[f"{index}"] for row in rows])) for rows in times)
+        expected = [each[layer.output] for each in calibration.operands]
+        noise, correction = _error(layer, [each[index] for each in results], expected)
+        costs.append(LayerCost(float_us, int8_us, noise, correction))
+    return costs
+
+
+def _session(
+    layers: Sequence[QuantisableLayer],
+    shapes: Mapping[str, Array],
+    operators: Callable[[QuantisableLayer, int], Iterator[Operator]],
+    threads: int | None,
+) -> Session:
+    """Return a session of all layers side by side, each with an input and an output of its own."""
+    built: list[Operator] = []
+    annotations: dict[str, TensorSpec] = {}
+    for index, layer in enumerate(layers):
+        x = shapes[layer.input]
+        built.append(Operator("pnnx.Input", f"{index}/in", (), (f"{index}/x",)))
+        built.extend(operators(layer, index))
+        built.append(Operator("pnnx.Output", f"{index}/out", (f"{index}/y",), ()))
+        annotations[f"{index}/x"] = TensorSpec(x.shape, x.dtype)
+    graph = RuntimeGraph.from_source(Graph(built, annotations), "layers")
+    graph.build()
+    session = Session(graph, threads=threads, cache=None)
+    session.prepare()
+    return session
+
+
+def _times(session: Session, inputs: Sequence[Array]) -> Mapping[str, float]:
+    """Return the time of each layer's kernels in µs; operators are named after their layer's index."""
+    times: Counter[str] = Counter()
+    outputs = session.run(list(inputs), profile=True)
+    for row in outputs.kernels:
+        for index in {name.split("/")[0] for name in row["operators"]}:
+            times[index] += row["time_us"]
+    return times
+
+
+def _error(layer: QuantisableLayer, results: Sequence[Array], expected: Sequence[Array]) -> tuple[float, Array]:
+    """Return the relative energy of the error and the mean error of each output channel."""
+    channels = 1 if layer.convolution is not None else -1
+    differences = np.concatenate(
+        [np.moveaxis(right.astype(np.float64) - y, channels, 0).reshape(len(layer.weight), -1)
+         for y, right in zip(results, expected, strict=True)], axis=1
+    )  # fmt: skip
+    means = differences.mean(1)
+    energy = sum(float(np.square(each.astype(np.float64)).sum()) for each in expected)
+    noise = float(np.square(differences - means[:, None]).sum())
+    return (noise / energy if energy else 0.0), means.astype(np.float32)
