@@ -125,6 +125,11 @@ class Host:
         return "+avx512vnni" in self.features
 
     @property
+    def has_bfloat16(self) -> bool:
+        """Return whether the processor has dot product instructions of bfloat16."""
+        return "+avx512bf16" in self.features
+
+    @property
     def key(self) -> str:
         """Return a key of everything generated code depends on."""
         return _key(self)
@@ -160,8 +165,8 @@ _X86_LEVELS = {
 _BESIDE = {"avx512": 1, "avx2": 2, "sse": 5, "neon": 4}
 _NEEDS = {"avx512": ("avx512f", "avx512vl", "avx512bw", "avx512dq"), "avx2": ("avx2", "fma"), "sse": ("sse4.2",)}
 
-# Integer dot products in one instruction, which LLVM would otherwise split in two.
-_FURTHER = {"avx512": {"avx512vnni": ",+avx512vnni,+fast-dpwssd"}}
+# Dot products in one instruction; LLVM would otherwise split those of integers in two.
+_FURTHER = {"avx512": {"avx512vnni": ",+avx512vnni,+fast-dpwssd", "avx512bf16": ",+avx512bf16"}}
 
 
 def detect() -> Host:

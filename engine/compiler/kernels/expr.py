@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from engine.compiler.codegen.ir import Function, Value, constant, element_of
 from engine.compiler.kernels.functions import math, typed
@@ -42,6 +42,8 @@ class Apply:
 
 Expr: TypeAlias = Number | Operand | Apply
 Functions: TypeAlias = Mapping[str, Callable[..., Value]]
+RESULT: Final[Expr] = Operand(0)
+"""The accumulator itself."""
 
 
 def apply(name: str, *arguments: Expr | float) -> Expr:

@@ -10,6 +10,7 @@ from typing import TypeVar
 import numpy as np
 
 from engine.compiler.codegen.host import Host
+from engine.compiler.kernels.expr import RESULT, Expr
 from engine.compiler.kernels.kernel import Kernel
 from engine.compiler.lowering.fusion import Fused, ImageOf, Result, as_image, fuse_following, unfused
 from engine.compiler.lowering.layout import NO_BORDER, Border
@@ -189,16 +190,24 @@ class Context:
         """Return the first result, with the steps that compute it."""
         return Lowered(views={self.op.outputs[0].name: result}, steps=steps)
 
-    def fuse(self, image_of: ImageOf, *, is_image: bool, index: int = 0, views: Sequence[View] = ()) -> Result:
+    def fuse(
+        self,
+        image_of: ImageOf,
+        *,
+        is_image: bool,
+        index: int = 0,
+        tree: Expr = RESULT,
+        views: Sequence[View] = (),
+    ) -> Result:
         """Fuse the element-wise operators that follow, and allocate the result.
 
         Args:
             image_of: shows an array of the result's shape as (n, c, h, w), as the kernel counts.
             is_image: whether it shall lie channels-last.
             index: number of the result.
-            views: further operands of the kernel's epilogue, before those of fused operators.
+            tree, views: what the kernel's epilogue begins with, and its further operands.
         """
-        fused = fuse_following(self.lowering, unfused(self.op, index, views), image_of)
+        fused = fuse_following(self.lowering, unfused(self.op, index, tree, views), image_of)
         return self.result_of(fused, image_of, is_image=is_image)
 
     def result_of(self, fused: Fused, image_of: ImageOf, *, is_image: bool) -> Result:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from engine.compiler.kernels.expr import Apply, Expr, Number, Operand, apply, is_moderate, substitute
+from engine.compiler.kernels.expr import RESULT, Apply, Expr, Number, Operand, apply, is_moderate, substitute
 from engine.compiler.kernels.kernel import Epilogue, Kernel
 from engine.compiler.lowering.lowering import Lowering
 from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, Pointer, image_strides, pointer
@@ -47,9 +47,9 @@ class Fused:
     fusions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-def unfused(op: RuntimeOperator, index: int = 0, views: Sequence[View] = ()) -> Fused:
-    """Return the result of an operator without fused operators; its kernel may read further operands."""
-    return Fused(op.outputs[index], Operand(0), tuple(views), (op.name,))
+def unfused(op: RuntimeOperator, index: int = 0, tree: Expr = RESULT, views: Sequence[View] = ()) -> Fused:
+    """Return the result of an operator without fused operators, an expression of its kernel's and of others."""
+    return Fused(op.outputs[index], tree, tuple(views), (op.name,))
 
 
 def fuse_following(lowering: Lowering, fused: Fused, as_image: ImageOf) -> Fused:

@@ -23,10 +23,10 @@ import numpy as np
 from engine.compiler.codegen.ir import Function, Index, Loop, Module, Sizes, Value, hint, is_dynamic
 from engine.compiler.kernels.channels import Panel, cases, panels_of, width_of
 from engine.compiler.kernels.convolution.conv_tile import TileCode, TileWriter, emit_tile
-from engine.compiler.kernels.convolution.integer_products import dot_method
 from engine.compiler.kernels.convolution.tiles import ConvTile
 from engine.compiler.kernels.grid import Grid
 from engine.compiler.kernels.kernel import Convolution, Strides, derived, element_address, start
+from engine.compiler.kernels.products.arithmetic import ARITHMETIC, Words
 from engine.compiler.kernels.target import Target
 from engine.compiler.kernels.windows import first_plane, is_clipped
 from engine.tensor import Array
@@ -48,12 +48,10 @@ class Conv(Convolution):
     """Convolution of static geometry.
 
     Args:
-        in_channels, out_channels: of one group.
+        in_channels, out_channels: of one group; input channels are counted in words.
         kernel, stride, dilation: (height, width).
         packed_kernel, first_tap: of the packed weights, if these taps are a part of them: (height, width).
-        integers: integers packed in one 32-bit input value and weight: 2 of 16 bits, or 4 of 8 (unsigned in the image);
-            their products are summed as 32-bit integers. 0 for floats.
-        has_shift: whether the epilogue's first operand is a vector of 32-bit integers to add to the sums.
+        words: numbers of the image and the weights, a row of ``ARITHMETIC``; the epilogue gets sums as words.
         depth: windows along the planes of volumes; ``batch`` then counts output planes, and its strides are of planes.
         tile: register tile; see ``choose_tile``.
     """
@@ -68,8 +66,7 @@ class Conv(Convolution):
     tile: ConvTile
     packed_kernel: tuple[int, int] | None = None
     first_tap: tuple[int, int] = (0, 0)
-    integers: int = 0
-    has_shift: bool = False
+    words: Words = "float"
 
     @cached_property
     def panels(self) -> tuple[Panel, ...]:
@@ -89,7 +86,7 @@ class Conv(Convolution):
     @property
     def flops(self) -> int:
         products = self.batch * self.rows * self.columns * self.groups * self.out_channels * self.taps
-        return 2 * max(1, self.integers) * products
+        return 2 * ARITHMETIC[self.words].numbers * products
 
     @property
     def panel_floats(self) -> int:
@@ -145,13 +142,16 @@ class Conv(Convolution):
 
     @property
     def packing(self) -> object:
-        return self.kind, self.groups, self.panels, self.in_channels, self.planes, self.packed_kernel or self.kernel
+        kernel = self.packed_kernel or self.kernel
+        return self.kind, self.words, self.groups, self.panels, self.in_channels, self.planes, kernel
 
     def pack(self, weight: Array, bias: Array | None) -> Array:
         """Return weights (O, I, KH, KW), of the packed kernel, and bias (O,) in the order the kernel reads them.
 
         For a volume, the rows of all planes of taps follow one another: (O, I, KD * KH, KW).
         """
+        arithmetic = ARITHMETIC[self.words]
+        weight, bias = arithmetic.words_of(weight), None if bias is None else arithmetic.first_sums(bias)
         packed = np.zeros((self.groups, len(self.panels), self.panel_floats), weight.dtype)
         grouped = weight.reshape(self.groups, self.out_channels, *weight.shape[1:])
         first = 0
@@ -226,9 +226,8 @@ class Conv(Convolution):
             epilogue=self.epilogue,
             streams=streams,
             fetching=self.fetching,
-            integers=self.integers,
-            dot_method=dot_method(self.host),
-            has_shift=self.has_shift,
+            arithmetic=ARITHMETIC[self.words],
+            multiply_add=ARITHMETIC[self.words].multiply_add(self.host),
             memory=memory if streams == 1 else replace(memory, ahead_bytes=memory.stream_ahead_bytes),
         )
 
@@ -238,7 +237,7 @@ class Conv(Convolution):
         memory = self.host.memory
         room = self.host.most_rows(self.tile.vectors) // (self.tile.rows * self.tile.columns)
         streams = min(memory.streams, room)
-        if streams <= 1 or self.integers or self.taps < LEAST_STREAM * streams:
+        if streams <= 1 or self.words != "float" or self.taps < LEAST_STREAM * streams:
             return 1
         if self.weight_bytes <= memory.second_bytes:
             return 1

@@ -15,10 +15,10 @@ from itertools import product
 from engine.compiler.codegen.host import Memory
 from engine.compiler.codegen.ir import Function, Index, Module, Value, constant, vector
 from engine.compiler.kernels.channels import Panel, load_panel, starts_of, unroll_factor, width_of
-from engine.compiler.kernels.convolution.integer_products import add_bytes, add_pairs, as_floats, as_integers
 from engine.compiler.kernels.expr import cost
 from engine.compiler.kernels.folding import total
 from engine.compiler.kernels.kernel import Epilogue, Strides
+from engine.compiler.kernels.products.arithmetic import Arithmetic, MultiplyAdd
 from engine.compiler.kernels.target import Target
 
 # K loops of up to this many input values are unrolled completely.
@@ -41,9 +41,8 @@ class TileCode:
         planes: of clipped windows: (stride, input values between their weights).
         streams: parts of the K loop whose weights are read alternately, each with its own sums.
         fetching: 2**n tiles prefetch a panel of weights, each its share; 0 for none.
-        integers: packed in a value; 0 for a float.
-        dot_method: how integers are multiplied (integers.py).
-        has_shift: whether the epilogue's first operand is integers to add to integer sums.
+        arithmetic: of words of the image and of weights.
+        multiply_add: the host's function for it.
         memory: the host's.
     """
 
@@ -60,9 +59,8 @@ class TileCode:
     epilogue: Epilogue
     streams: int
     fetching: int
-    integers: int
-    dot_method: str
-    has_shift: bool
+    arithmetic: Arithmetic
+    multiply_add: MultiplyAdd
     memory: Memory
 
     @property
@@ -111,10 +109,7 @@ class TileWriter:
             totals = self._nest(list(code.loops), image, first, ahead, totals)
         else:
             totals = self._walk_planes(code.planes, rest[0], rest[1], image, first, totals)
-        totals = self._ended(totals, weights)
-        if code.integers:
-            shift = self._shift(target) if code.has_shift else None
-            totals = [as_floats(f, each) for each in self._shifted(totals, shift)]
+        totals = [code.arithmetic.ended(f, each) for each in self._ended(totals, weights)]
         if sums is None:
             for (row, column), pixel in zip(self._positions, self._pixels(totals), strict=True):
                 target.at(0, row, column).store_panel(pixel, code.panel)
@@ -124,28 +119,12 @@ class TileWriter:
     def _begun(self, weights: Value) -> list[Value]:
         """Return the initial sums: the bias, at every pixel."""
         bias = load_panel(self.f, weights, self.code.panel, is_padded=True)
-        sums = [as_integers(self.f, each) for each in bias] if self.code.integers else bias
+        sums = [self.code.arithmetic.begun(self.f, each) for each in bias]
         return sums * (self.code.rows * self.code.columns)
 
     def _ended(self, totals: list[Value], weights: Value) -> list[Value]:
         """Return the panel's vectors at every pixel."""
         return totals
-
-    def _shift(self, target: Target) -> list[Value]:
-        """Load the integers to add at every pixel."""
-        address, strides = target.tensors[1]
-        assert strides.w == strides.h == 0
-        panel = zip(self.code.panel, self.code.starts, strict=True)
-        words = [
-            self.f.load_lanes(vector(lanes), self.f.at(address, first * strides.c), real, strides.c)
-            for (lanes, real), first in panel
-        ]
-        return [as_integers(self.f, each) for each in words]
-
-    def _shifted(self, totals: list[Value], shift: list[Value] | None) -> list[Value]:
-        if shift is None:
-            return totals
-        return [self.f.binary("add", each, shift[k % len(shift)]) for k, each in enumerate(totals)]
 
     @property
     def _positions(self) -> Iterator[tuple[int, int]]:
@@ -198,7 +177,7 @@ class TileWriter:
         f, run, width = self.f, self.code.run, self.code.width
         most = unroll_factor(self.code.rows * self.code.columns * len(self.code.panel))
         unroll = run if run <= FEW else max(each for each in range(1, most + 1) if run % each == 0)
-        if self.code.integers and unroll > self.code.steps[1]:  # values shared by pixels would spill
+        if self.code.arithmetic.numbers > 1 and unroll > self.code.steps[1]:  # values shared by pixels would spill
             unroll = max(each for each in range(1, max(1, self.code.steps[1]) + 1) if run % each == 0)
 
         def iteration(index: Index, totals: list[Value]) -> list[Value]:
@@ -253,16 +232,8 @@ class TileWriter:
         for (row, column), pixel in zip(self._positions, self._pixels(totals), strict=True):
             value = f.load("float", f.at(f.at(at, row * code.steps[0]), column * code.steps[1]))
             for (lanes, _), each, before in zip(code.panel, vectors, pixel, strict=True):
-                repeated = f.splat(value, lanes)
-                result.append(self._added(repeated, each, before))
+                result.append(code.multiply_add(f, f.splat(value, lanes), each, before))
         return result
-
-    def _added(self, value: Value, weight: Value, total: Value) -> Value:
-        """Emit ``total + value * weight``."""
-        integers, dot_method = self.code.integers, self.code.dot_method
-        if integers == 4:
-            return add_bytes(self.f, value, weight, total)
-        return add_pairs(self.f, value, weight, total, dot_method) if integers else self.f.fma(value, weight, total)
 
     def _finish_all(self, sums: Value, totals: Sequence[Value], target: Target) -> None:
         """Store the sums to the stack, then apply the epilogue pixel by pixel."""

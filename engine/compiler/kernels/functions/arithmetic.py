@@ -119,6 +119,16 @@ def between(f: Function, x: Value, low: float, high: float) -> Value:
     return clip(f, x, like(x, low), like(x, high))
 
 
+def whole_sum(f: Function, words: Value) -> Value:
+    """Emit the float32 of an int32 that is held as a word."""
+    return f.convert("sitofp", bits(f, words), words.type)
+
+
+def shifted_sum(f: Function, words: Value, shift: Value) -> Value:
+    """Emit the float32 of the sum of two int32 that are held as words."""
+    return f.convert("sitofp", f.binary("add", bits(f, words), bits(f, shift)), words.type)
+
+
 def scaled_sum(f: Function, x: Value, a: Value, b: Value, factor: Value) -> Value:
     """Emit x + factor * a * b, each step rounded as PyTorch's ``addcmul``."""
     return f.fadd(x, f.fmul(f.fmul(factor, a), b))

@@ -58,7 +58,7 @@ def ndtr(f: Function, x: Value) -> Value:
 _BY_OWN_NAMES: tuple[Callable[..., Value], ...] = (
     Function.fma,
     arithmetic.square, arithmetic.cube, arithmetic.sqrt, arithmetic.rsqrt, arithmetic.reciprocal, arithmetic.copysign,
-    arithmetic.clip,
+    arithmetic.clip, arithmetic.whole_sum, arithmetic.shifted_sum,
     rounding.frac, rounding.sign, rounding.fmod, rounding.remainder, rounding.floor_divide,
     comparison.isnan, comparison.signbit, comparison.where, comparison.heaviside,
     activation.relu, activation.relu6, activation.leaky_relu, activation.hardsigmoid, activation.hardswish,

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from engine.compiler.kernels.products.arithmetic import Words
 from engine.compiler.kernels.windows import WindowAxis
 from engine.compiler.lowering.layout import NO_BORDER, Border
 from engine.compiler.lowering.steps import NotLoweredError
@@ -161,8 +162,7 @@ class ConvParameters:
 
     Args:
         depth: the windows along the planes of a volume; None where every plane is an image by itself.
-        integers: integers in a value; 0 for a float.
-        has_shift: whether the first operand of the epilogue is 32-bit integers, to be added to the sums.
+        words: numbers of the image and the weights, a row of ``ARITHMETIC``.
     """
 
     kernel: tuple[int, int]
@@ -171,8 +171,7 @@ class ConvParameters:
     border: Border = NO_BORDER
     groups: int = 1
     depth: WindowAxis | None = None
-    integers: int = 0
-    has_shift: bool = False
+    words: Words = "float"
 
     @property
     def planes(self) -> int:

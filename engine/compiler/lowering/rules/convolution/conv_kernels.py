@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields, replace
 
-from engine.compiler.codegen.host import Host
 from engine.compiler.kernels.convolution.conv import Conv
 from engine.compiler.kernels.convolution.depthwise import Depthwise
 from engine.compiler.kernels.convolution.depthwise_tile import choose_tile as choose_depthwise_tile
 from engine.compiler.kernels.convolution.dots import DotConv, choose_dot_tile
 from engine.compiler.kernels.convolution.dots import is_faster as are_dots_faster
 from engine.compiler.kernels.convolution.grouped import GroupedConv, PackedGroups, choose_grouped_tile, is_faster
-from engine.compiler.kernels.convolution.integer_products import VNNI, dot_method
 from engine.compiler.kernels.convolution.tiles import PANEL_SIZES, choose_tile
 from engine.compiler.kernels.kernel import Convolution, Strides
+from engine.compiler.kernels.products.arithmetic import ARITHMETIC
 from engine.compiler.kernels.winograd.blocking import choose_blocking, choose_filtering, offered_for
 from engine.compiler.kernels.winograd.transforms import Filtering
 from engine.compiler.kernels.winograd.winograd import Winograd
@@ -41,7 +40,7 @@ def kernel_of(
     target, epilogue = raw_strides(result.image), result.epilogue
     geometry = context, result, parameters, weight, source, target
     is_depthwise = len(weight) == parameters.groups and weight.shape[1] == 1 and parameters.groups > 1
-    if is_depthwise and not parameters.integers:
+    if is_depthwise and parameters.words == "float":
         return _depthwise(context, result, parameters, source, target)
     size = None
     if parameters.kernel == (1, 1) and parameters.stride == (1, 1):
@@ -112,7 +111,7 @@ def _grouped(
 ) -> GroupedConv | None:
     """Return the kernel of a convolution whose groups are narrow, so that several share a vector; None for others."""
     packed = PackedGroups(weight.shape[1], len(weight) // parameters.groups, parameters.groups, context.host.lanes)
-    if parameters.integers or not is_faster(context.host, packed, parameters.kernel[1]):
+    if parameters.words != "float" or not is_faster(context.host, packed, parameters.kernel[1]):
         return None
     (n, rows, columns), (down, across) = size, parameters.kernel
     tile = choose_grouped_tile(
@@ -146,7 +145,7 @@ def _grouped(
 
 def dots_of(context: Context, plain: Conv) -> DotConv | None:
     """Return the variant of a direct kernel whose vectors run along the sums; None where it is not faster."""
-    if plain.integers:
+    if plain.words != "float":
         return None
     kernel = DotConv(**{each.name: getattr(plain, each.name) for each in fields(plain) if each.init})
     if not are_dots_faster(context.host, kernel.dots):
@@ -160,7 +159,7 @@ def _filtering(
     """Return the fastest variant of Winograd's algorithm; None where direct sums are faster or it does not apply."""
     depth = parameters.depth
     is_added_up = depth is None or depth.kernel > 1 or depth.is_inside
-    is_plain = parameters.groups == 1 and is_added_up and not parameters.integers
+    is_plain = parameters.groups == 1 and is_added_up and parameters.words == "float"
     if not is_plain or context.lowering.options.winograd == "off" or _is_counted(context):
         return None
     if context.dtype != FLOAT32:  # float64 is used for its precision
@@ -198,12 +197,6 @@ def _is_even(shape: tuple[int, ...], parameters: ConvParameters) -> bool:
     return all(is_same(size % parameters.dilation[1], 0) for size in shape[2:])
 
 
-def _tiled_for(context: Context, parameters: ConvParameters) -> Host:
-    """Return the host for the choice of tiles: products of integers may take a register of their own."""
-    host = context.host
-    return replace(host, broadcasts_from_memory=False) if parameters.integers and dot_method(host) != VNNI else host
-
-
 def direct(
     context: Context,
     result: Result,
@@ -219,7 +212,7 @@ def direct(
     """Return the direct kernel for a result.
 
     Args:
-        weight: (O, I, KD, KH, KW), of which ``parameters.kernel`` taps of every plane are multiplied, from
+        weight: (O, I, KD, KH, KW), of numbers, of which ``parameters.kernel`` taps of every plane are multiplied, from
             ``first_tap`` on.
         source, target: strides of the image with its border, and of the result.
         size: images, rows and columns, where they are not the result's own.
@@ -227,7 +220,9 @@ def direct(
     """
     batch, _, height, width = result.image.shape
     n, rows, columns = size or (batch, height, width)
-    out_channels, in_channels = len(weight) // parameters.groups, weight.shape[1]
+    out_channels = len(weight) // parameters.groups
+    arithmetic = ARITHMETIC[parameters.words]
+    in_channels = -(-weight.shape[1] // arithmetic.numbers)
     taps = parameters.planes * in_channels * parameters.kernel[0] * parameters.kernel[1]
     return Conv(
         batch=n,
@@ -242,7 +237,7 @@ def direct(
         source=source,
         target=target,
         tile=choose_tile(
-            _tiled_for(context, parameters),
+            arithmetic.tiling_host(context.host),
             rows,
             columns,
             out_channels,
@@ -254,8 +249,7 @@ def direct(
         packed_kernel=(weight.shape[3], weight.shape[4]),
         first_tap=first_tap,
         depth=parameters.depth,
-        integers=parameters.integers,
-        has_shift=parameters.has_shift,
+        words=parameters.words,
     )
 
 

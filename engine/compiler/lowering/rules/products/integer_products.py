@@ -18,6 +18,7 @@ import numpy as np
 
 from engine.compiler.kernels.elements import Domain, make_elements
 from engine.compiler.kernels.expr import Expr, Operand, apply
+from engine.compiler.kernels.products.arithmetic import ARITHMETIC, Words
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.fusion import as_image
 from engine.compiler.lowering.layout import Border
@@ -33,8 +34,6 @@ from engine.layers.onnx.products.matmul import MatMulInteger, centred_columns
 from engine.tensor import Array, DType
 
 BYTES: Final = (np.dtype(np.uint8), np.dtype(np.int8))
-# Integer type of a word by their number; four are unsigned in images and signed in weights.
-_PARTS: Final[dict[int, DType]] = {2: np.dtype(np.int16), 4: np.dtype(np.uint8)}
 _OFFSET: Final = 128
 
 
@@ -58,7 +57,7 @@ class ByteImage:
     """Conversion of bytes to words.
 
     Args:
-        integers: number in a word: 2 for distances from the zero point, 4 for bytes, shifted so that none is negative.
+        words: of distances from the zero point (int16), or of bytes shifted so that none is negative (int8).
 
     Attributes:
         steps: steps that make the words.
@@ -67,8 +66,18 @@ class ByteImage:
     context: Context
     x: View
     zero: Zero
-    integers: int
+    words: Words
     steps: list[KernelStep] = field(default_factory=list)
+
+    @property
+    def numbers(self) -> int:
+        """Return the numbers in a word."""
+        return ARITHMETIC[self.words].numbers
+
+    @property
+    def is_centred(self) -> bool:
+        """Return whether a zero point is 0 in words."""
+        return self.words == "int16" or self.zero.value == -self.moved
 
     @property
     def moved(self) -> int:
@@ -78,9 +87,8 @@ class ByteImage:
     def bordered(self, border: Border) -> View:
         """Return an image (N, C, *S) as words (N, words, *S), with the zero point as border."""
         n, channels, *inner = self.x.shape
-        count = -(-channels // self.integers)
-        is_zero = self.integers == 2 or self.zero.value == -self.moved
-        if is_zero or not any(border):
+        count = -(-channels // self.numbers)
+        if self.is_centred or not any(border):
             as_they_are = None if any(border) else self._as_they_are(1)
             if as_they_are is not None:
                 return as_they_are
@@ -110,26 +118,25 @@ class ByteImage:
         if as_they_are is not None:
             return as_they_are
         *lead, size = self.x.shape
-        words = row_major((*lead, -(-size // self.integers)), FLOAT32)
+        words = row_major((*lead, -(-size // self.numbers)), FLOAT32)
         self._fill(words, -1)
         return words
 
-    def shift(self, bias: View | Array | None, weights: Array, rank: int) -> list[View]:
-        """Return the addend of each channel's sums, as it broadcasts to a result of so many spatial axes.
+    def shift(self, bias: View | Array | None, weights: Array, rank: int) -> tuple[Array | None, list[View]]:
+        """Return the addend of each channel's sums: known now, or as it broadcasts to a result of ``rank`` more axes.
 
         Args:
             weights: weights of the sums, (O, ...).
         """
         context, shape = self.context, (len(weights), *(1,) * rank)
         zero, sums = self.zero.value, weights.reshape(len(weights), -1).sum(1)
-        if self.integers == 2 or (zero == -self.moved):
-            if bias is None:
-                return []
-            view = bias if isinstance(bias, View) else context.lowering.stored(bias)
-            return [derived(view, view.meta.reshape(shape))]
+        if self.is_centred:
+            if not isinstance(bias, View):
+                return None if bias is None else bias.reshape(-1), []
+            return None, [derived(bias, bias.meta.reshape(shape))]
         if isinstance(zero, int) and not isinstance(bias, View):
             known = (0 if bias is None else bias.reshape(-1).astype(np.int64)) - (zero + self.moved) * sums
-            return [context.lowering.stored(known.astype(np.int32).reshape(shape))]
+            return known.astype(np.int32), []
         target = row_major(shape, np.dtype(np.int32))
         operands = [context.lowering.stored(sums.astype(np.int64).reshape(shape))]
         distance: Expr = apply("add", _number(zero, operands), float(self.moved))
@@ -139,12 +146,12 @@ class ByteImage:
             operands.append(derived(view, view.meta.reshape(shape)))
             tree = apply("add", tree, Operand(len(operands) - 1))
         self._map(target, tree, operands, "i64")
-        return [target]
+        return None, [target]
 
     def _as_they_are(self, axis: int) -> View | None:
         """Return the bytes as words without a copy, if their memory allows it."""
         x = self.x
-        if self.integers != 4 or self.moved or x.shape[axis] % 4 or x.offset % 4:
+        if self.words != "int8" or self.moved or x.shape[axis] % 4 or x.offset % 4:
             return None
         others = [*zip(x.shape, x.meta.strides, strict=True)]
         _, stride = others.pop(axis)
@@ -158,9 +165,9 @@ class ByteImage:
         if (as_they_are := self._as_they_are(axis)) is not None:
             self.steps.append(self.context.copy(as_they_are, words))
             return
-        target = derived(words, parts_of(words, self.x.shape, axis, _PARTS[self.integers]))
+        target = derived(words, parts_of(words, self.x.shape, axis, ARITHMETIC[self.words].image))
         operands = [self.x]
-        if self.integers == 4:
+        if self.words == "int8":
             tree: Expr = apply("add", Operand(0), float(self.moved)) if self.moved else Operand(0)
         else:
             tree = apply("sub", Operand(0), _number(self.zero.value, operands))
@@ -171,7 +178,7 @@ class ByteImage:
         if not words.meta.size:
             return
         shape = (words.shape[0], 4 * words.shape[1], *words.shape[2:])
-        target = derived(words, parts_of(words, shape, 1, _PARTS[4]))
+        target = derived(words, parts_of(words, shape, 1, ARITHMETIC["int8"].image))
         operands: list[View] = []
         tree = apply("add", _number(self.zero.value, operands), float(self.moved))
         if not operands:
@@ -216,14 +223,6 @@ def parts_of(words: View, shape: tuple[int, ...], axis: int, dtype: DType) -> St
     return words.storage.part(shape, strides, words.offset, dtype)
 
 
-def words_of(weight: Array, integers: int) -> Array:
-    """Return weights (O, I, ...) as words (O, words, ...) of so many integers each."""
-    count = -(-weight.shape[1] // integers)
-    parts = np.zeros((*weight.shape[:1], *weight.shape[2:], integers * count), np.int16 if integers == 2 else np.int8)
-    parts[..., : weight.shape[1]] = np.moveaxis(weight, 1, -1)
-    return np.ascontiguousarray(np.moveaxis(parts.view(np.float32), -1, 1))
-
-
 _SIGNED: Final = np.iinfo(np.int8)
 
 
@@ -242,14 +241,13 @@ def lower_conv_integer(context: Context) -> Lowered:
     parts = [*product(rows, columns)]
     # Spans skip padding as if it were 0, but the zero point of bytes may differ from 0.
     may_be_bytes = len(parts) == 1 and (node.group == 1 or weight.shape[1] % 4 == 0)
-    image = ByteImage(context, x, Zero.of(context, 2, x), _integers(context, weight) if may_be_bytes else 2)
+    image = ByteImage(context, x, Zero.of(context, 2, x), _words(context, weight) if may_be_bytes else "int16")
     words = image.bordered(border_of(rows, columns, x.shape[2:]))
     (row, column), *_ = parts
     seen = as_filters(weight)[..., row.first : row.first + row.taps, column.first : column.first + column.taps]
-    shift = image.shift(_bias(context, len(weight)), seen, weight.ndim - 2)
-    result = context.fuse(as_image, is_image=True, views=shift)
-    parameters = replace(parameters, integers=image.integers, has_shift=bool(shift))
-    filters = as_filters(words_of(weight, image.integers)), None
+    bias, shift = image.shift(_bias(context, len(weight)), seen, weight.ndim - 2)
+    result = context.fuse(as_image, is_image=True, tree=_sum(shift), views=shift)
+    parameters, filters = replace(parameters, words=image.words), (as_filters(weight), bias)
     seen_image = derived(words, as_image(words.meta))
     return result.lowered(*image.steps, *computed(context, seen_image, result, parameters, parts, filters))
 
@@ -262,20 +260,23 @@ def lower_matmul_integer(context: Context) -> Lowered:
     if not node.as_float or weight.ndim != 2 or len(x.shape) < 2:
         raise NotLoweredError("there is no kernel for its integers")
     columns = centred_columns(weight, _zero(context), "b_zero_point").T
-    image = ByteImage(context, x, Zero.of(context, 2, x), _integers(context, columns))
+    image = ByteImage(context, x, Zero.of(context, 2, x), _words(context, columns))
     words = image.rows()
     rows = derived(words, words.meta.reshape(-1, words.shape[-1]))
-    shift = image.shift(None, columns, 0)
-    result = context.fuse(rows_as_image, is_image=False, views=shift)
-    filters = words_of(columns, image.integers)
-    step = linear_step(context, result, rows, filters, None, integers=image.integers, has_shift=bool(shift))
+    bias, shift = image.shift(None, columns, 0)
+    result = context.fuse(rows_as_image, is_image=False, tree=_sum(shift), views=shift)
+    step = linear_step(context, result, rows, columns, bias, words=image.words)
     return result.lowered(*image.steps, step)
 
 
-def _integers(context: Context, weights: Array) -> int:
-    """Return the number of integers in a word."""
+def _sum(shift: Sequence[View]) -> Expr:
+    """Return the sum that a word holds as a float, with what is added to it."""
+    return apply("shifted_sum", Operand(0), Operand(1)) if shift else apply("whole_sum", Operand(0))
+
+
+def _words(context: Context, weights: Array) -> Words:
     fits = weights.min() >= _SIGNED.min and weights.max() <= _SIGNED.max
-    return 4 if fits and context.host.has_vnni else 2
+    return "int8" if fits and context.host.has_vnni else "int16"
 
 
 def _bytes(context: Context) -> View:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from engine.compiler.kernels.expr import Operand, apply
 from engine.compiler.kernels.kernel import Strides
+from engine.compiler.kernels.products.arithmetic import Words
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.fusion import Result, unfused
 from engine.compiler.lowering.rules.composition import Composition
@@ -57,17 +58,16 @@ def linear_step(
     weight: Array,
     bias: Array | None,
     *,
-    integers: int = 0,
-    has_shift: bool = False,
+    words: Words = "float",
 ) -> KernelStep:
     """Return the step of a 1x1 convolution of a row of pixels, to a result seen by rows_as_image().
 
     Args:
-        integers: number of integers in a value; 0 for a float.
-        has_shift: whether the first operand of the epilogue is integers, to be added to the sums.
+        rows: of words.
+        words: what they hold; ``weight`` is of numbers.
     """
     filters = weight[:, :, None, None, None]
-    parameters = ConvParameters(kernel=(1, 1), integers=integers, has_shift=has_shift)
+    parameters = ConvParameters(kernel=(1, 1), words=words)
     source, target = Strides(0, 0, rows.strides[0]), dense_strides(result.image)
     plain = direct(context, result, parameters, filters, source, target)
     kernel = dots_of(context, plain) or plain

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.compiler.kernels.expr import Expr, Operand, apply
+from engine.compiler.kernels.expr import RESULT, Expr, Operand, apply
 from engine.compiler.kernels.kernel import Strides
 from engine.compiler.kernels.products.matrix import Matrix
 from engine.compiler.kernels.products.product import (
@@ -35,7 +35,6 @@ from engine.tensor import Array
 
 # Rows of the left factor and elements of the right one from which the right one is packed first.
 PACKED_ROWS, PACKED_ELEMENTS = 64, 65_536
-_ITSELF: Expr = Operand(0)
 
 
 @kernels_for(Matmul, rows=True, doubles=True)
@@ -111,7 +110,7 @@ def product(context: Context, left: View, right: View, first: Fused, order: Sequ
 
 
 def multiplied(
-    context: Context, left: View, right: View, target: View, tree: Expr = _ITSELF, views: Sequence[View] = ()
+    context: Context, left: View, right: View, target: View, tree: Expr = RESULT, views: Sequence[View] = ()
 ) -> list[KernelStep]:
     """Return the steps that store left @ right, or an expression of it and others, in the target.
 

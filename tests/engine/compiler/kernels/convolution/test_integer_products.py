@@ -11,10 +11,10 @@ from engine.compiler.codegen.host import Host, describe, detect
 from engine.compiler.codegen.ir import Module
 from engine.compiler.codegen.object_code import assemble
 from engine.compiler.kernels.convolution.conv import Conv
-from engine.compiler.kernels.convolution.integer_products import VNNI, dot_method
 from engine.compiler.kernels.convolution.tiles import choose_tile
 from engine.compiler.kernels.expr import Operand, apply
 from engine.compiler.kernels.kernel import Epilogue, Strides
+from engine.compiler.kernels.products.arithmetic import ARITHMETIC, Words
 from tests.engine.compiler.kernels.convolution.summed import convolved
 from tests.engine.compiler.kernels.guarded import guarded_array
 from tests.engine.compiler.kernels.running import LEVELS, dense, run
@@ -22,16 +22,23 @@ from tests.engine.compiler.kernels.running import LEVELS, dense, run
 # Also the processor's own dot product instructions.
 HOSTS = [
     *map(describe, LEVELS),
-    *([replace(describe("avx512"), features=detect().features)] if dot_method(detect()) == VNNI else []),
+    *([replace(describe("avx512"), features=detect().features)] if detect().has_vnni else []),
 ]
-NAMES = [f"{host.name} {dot_method(host)}" for host in HOSTS]
+NAMES = [f"{host.name} {'vnni' if host.has_vnni else ''}" for host in HOSTS]
 
 
 def kernel(
-    host: Host, size: tuple[int, int], channels: tuple[int, int], groups: int, integers: int = 2, *, has_shift: bool
+    host: Host,
+    size: tuple[int, int],
+    channels: tuple[int, int],
+    groups: int,
+    words: Words,
+    *,
+    has_shift: bool,
 ) -> Conv:
     rows, columns = size
-    shift = (Strides(0, 0, 0, 1),) if has_shift else ()
+    shift, integers = (Strides(0, 0, 0, 1),) if has_shift else (), ARITHMETIC[words].numbers
+    total = apply("shifted_sum", Operand(0), Operand(1)) if has_shift else apply("whole_sum", Operand(0))
     return Conv(
         batch=2,
         rows=rows,
@@ -46,9 +53,8 @@ def kernel(
         target=dense(rows, columns, channels[1]),
         tile=choose_tile(host, rows, columns, channels[1] // groups),
         host=host,
-        epilogue=Epilogue(apply("mul", Operand(0), 0.5), shift),
-        integers=integers,
-        has_shift=has_shift,
+        epilogue=Epilogue(apply("mul", total, 0.5), shift),
+        words=words,
     )
 
 
@@ -61,14 +67,17 @@ def kernel(
 def test_sums_are_exact(
     host: Host, size: tuple[int, int], channels: tuple[int, int], groups: int, has_shift: bool
 ) -> None:
-    random, code = np.random.default_rng(7), kernel(host, size, channels, groups, has_shift=has_shift)
+    random, code = np.random.default_rng(7), kernel(host, size, channels, groups, "int16", has_shift=has_shift)
     image = random.integers(-255, 256, (2, size[0] + 1, 2 * size[1] + 1, channels[0])).astype(np.int16)
     weight = random.integers(-255, 256, (channels[1], 2, 3, channels[0] // groups)).astype(np.int16)
     shift = random.integers(-(2**31), 2**31, channels[1]).astype(np.int32)
     image[0, 0], weight[0] = -32768, 32767
-    words = np.ascontiguousarray(weight).view(np.float32).transpose(0, 3, 1, 2)
     result = guarded_array(np.full((2, *size, channels[1]), np.nan, np.float32))
-    arguments = [guarded_array(image.view(np.float32)), guarded_array(code.pack(words, None)), result]
+    arguments = [
+        guarded_array(image.view(np.float32)),
+        guarded_array(code.pack(weight.transpose(0, 3, 1, 2), None)),
+        result,
+    ]
     run(code, host.name, [*arguments, *([guarded_array(shift.view(np.float32))] if has_shift else [])])
     sums = convolved(image, weight.transpose(0, 3, 1, 2), shift if has_shift else np.zeros(1), (1, 2), (1, 1), groups)
     wrapped = sums.astype(np.int64).astype(np.int32)
@@ -77,7 +86,7 @@ def test_sums_are_exact(
 
 @pytest.mark.parametrize("has_shift", [False, True])
 def test_other_processors_have_code_of_their_own(has_shift: bool) -> None:
-    code, module = kernel(describe("neon"), (3, 5), (6, 9), 1, has_shift=has_shift), Module()
+    code, module = kernel(describe("neon"), (3, 5), (6, 9), 1, "int16", has_shift=has_shift), Module()
     code.emit(module)
     assert "llvm.x86" not in str(module)
     assert assemble(str(module), describe("neon"))
@@ -89,14 +98,13 @@ def test_other_processors_have_code_of_their_own(has_shift: bool) -> None:
     [((1, 1), (4, 1), 1), ((5, 7), (12, 21), 1), ((3, 9), (8, 37), 1), ((4, 4), (24, 9), 3), ((2, 31), (40, 65), 1)],
 )
 def test_sums_of_bytes_are_exact(host: Host, size: tuple[int, int], channels: tuple[int, int], groups: int) -> None:
-    random, code = np.random.default_rng(8), kernel(host, size, channels, groups, 4, has_shift=True)
+    random, code = np.random.default_rng(8), kernel(host, size, channels, groups, "int8", has_shift=True)
     image = random.integers(0, 256, (2, size[0] + 1, 2 * size[1] + 1, channels[0])).astype(np.uint8)
     weight = random.integers(-128, 128, (channels[1], 2, 3, channels[0] // groups)).astype(np.int8)
     shift = random.integers(-(2**20), 2**20, channels[1]).astype(np.int32)
     image[0], weight[0] = 255, -128
-    words = np.ascontiguousarray(weight).view(np.float32).transpose(0, 3, 1, 2)
     result = guarded_array(np.full((2, *size, channels[1]), np.nan, np.float32))
-    given = [image.view(np.float32), code.pack(words, None), shift.view(np.float32)]
+    given = [image.view(np.float32), code.pack(weight.transpose(0, 3, 1, 2), None), shift.view(np.float32)]
     run(code, host.name, [*map(guarded_array, given[:2]), result, guarded_array(given[2])])
     sums = convolved(image, weight.transpose(0, 3, 1, 2), shift, (1, 2), (1, 1), groups)
     np.testing.assert_array_equal(result, sums.astype(np.float32) * np.float32(0.5))

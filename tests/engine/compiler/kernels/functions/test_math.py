@@ -143,6 +143,8 @@ EXACT = (
     *(Row(name, truth(f"torch.{name}")) for name in ("logical_not", "signbit")),
     Row("round_float16", lambda x: x.astype(np.float16).astype(np.float32)),
     Row("round_bfloat16", lambda x: x.astype(BFLOAT16).astype(np.float32)),
+    Row("whole_sum", lambda x: x.view(np.int32).astype(np.float32)),
+    Row("shifted_sum", lambda x, y: (x.view(np.int32) + y.view(np.int32)).astype(np.float32), operands=2),
     Row("relu", forward(piecewise.ReLU())),
     Row("relu6", forward(piecewise.Hardtanh(min_val=0.0, max_val=6.0))),
     Row("clip", forward(piecewise.Hardtanh(min_val=-0.75, max_val=2.0)), (-0.75, 2.0)),
