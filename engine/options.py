@@ -12,6 +12,7 @@ from engine.passes import LOWERING_PASSES, PASSES
 
 Backend: TypeAlias = Literal["auto", "compiled", "reference"]
 Winograd: TypeAlias = Literal["auto", "off"]
+Precision: TypeAlias = Literal["float32", "bf16", "auto"]
 
 CACHE_MAX_BYTES: Final = 4 << 30
 # Graph optimisations that can be left out.
@@ -28,6 +29,7 @@ class Options:
         backend: ``auto``, ``compiled`` or ``reference``.
         threads: threads of a run; None for all cores this process may use.
         winograd: ``auto``, or ``off`` for convolutions that are summed directly.
+        precision: of products: ``float32``; or ``bf16`` or ``auto`` for bfloat16 where it is faster.
         passes_off: names of passes to leave out.
         cache: folder of the program cache; None for no cache.
         cache_max_bytes: size limit of the cache folder.
@@ -35,12 +37,13 @@ class Options:
             quarter of the memory.
 
     Raises:
-        ParameterError: an unknown backend, winograd mode or pass, or an invalid number of threads.
+        ParameterError: an unknown backend, winograd mode, precision or pass, or an invalid number of threads.
     """
 
     backend: Backend = "auto"
     threads: int | None = None
     winograd: Winograd = "auto"
+    precision: Precision = "float32"
     passes_off: frozenset[str] = frozenset()
     cache: Path | None = None
     cache_max_bytes: int = CACHE_MAX_BYTES
@@ -53,6 +56,8 @@ class Options:
             raise ParameterError("unknown backend", found=repr(self.backend), expected="auto, compiled or reference")
         if self.winograd not in ("auto", "off"):
             raise ParameterError("unknown winograd mode", found=repr(self.winograd), expected="auto or off")
+        if self.precision not in ("float32", "bf16", "auto"):
+            raise ParameterError("unknown precision", found=repr(self.precision), expected="float32, bf16 or auto")
         unknown = sorted(self.passes_off - set(PASS_NAMES))
         if unknown:
             raise ParameterError("unknown pass", found=", ".join(unknown), expected=f"one of {', '.join(PASS_NAMES)}")

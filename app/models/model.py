@@ -73,7 +73,7 @@ class Model:
         # Labels of the config take precedence over those of the file.
         self.labels = labels = labels if labels is not None else graph.labels or None
         self._most_bytes = budget_bytes(settings.max_bytes_in_flight, settings.workers)
-        self.session = open_session(graph, settings, min(config.threads or threads, threads))
+        self.session = open_session(graph, settings, min(config.threads or threads, threads), config.precision)
         self.batcher = Batcher(self.session, config.batching)
         self.inline_policy = InlinePolicy()
         self.preprocessor = find_preprocessor(graph.inputs, config.preprocess, settings)

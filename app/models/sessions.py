@@ -7,6 +7,7 @@ import os
 import engine
 from app.errors import ConfigError
 from app.memory.machine import budget_bytes
+from app.models.folder.config import Precision
 from app.models.folder.repository import VersionFiles, waits_for_files
 from app.settings import Settings
 
@@ -35,13 +36,16 @@ def read_graph(
     return engine.load(version.param, version.bin, strict=strict, verify=verify)
 
 
-def open_session(graph: engine.RuntimeGraph, settings: Settings, threads: int | None) -> engine.Session:
+def open_session(
+    graph: engine.RuntimeGraph, settings: Settings, threads: int | None, precision: Precision = "float32"
+) -> engine.Session:
     """Return a session of a built graph.
 
     Args:
         graph: built graph.
         settings: settings of the server.
         threads: cores per run; None for all that this process may use.
+        precision: of products, as the model's configuration has it.
 
     Raises:
         ParameterError: the settings disable an unknown pass.
@@ -51,6 +55,7 @@ def open_session(graph: engine.RuntimeGraph, settings: Settings, threads: int | 
         backend=settings.backend,
         threads=threads,
         winograd=settings.winograd,
+        precision=precision,
         passes_off=settings.passes_off,
         cache=cache_of(settings),
         cache_max_bytes=settings.cache_max_bytes,

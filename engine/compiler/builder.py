@@ -324,7 +324,7 @@ class Builder:
         if self._graph.feedback:
             subject = *subject, f"states {self._graph.feedback}"
         options = (self._own.key, f"winograd {self._options.winograd}", f"passes off {passes_off}", *subject)
-        return program_key(self._graph, self._digest, specs, *options)
+        return program_key(self._graph, self._digest, specs, *options, f"precision {self._options.precision}")
 
     def _fits(self, executable: Executable, specs: Sequence[TensorSpec], progress: Progress) -> bool:
         """Return whether the operators that run on the reference are still those of the optimised graph."""

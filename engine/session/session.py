@@ -19,7 +19,7 @@ from engine.graph.batch.batching import Batching, join
 from engine.graph.feedback import find_feedback
 from engine.graph.running.feeding import feed
 from engine.graph.running.watch import Watch
-from engine.options import CACHE_MAX_BYTES, Backend, Options, Winograd, cache_folder
+from engine.options import CACHE_MAX_BYTES, Backend, Options, Precision, Winograd, cache_folder
 from engine.profiling import MeasuredRun, join_kernels, join_rows, measured
 from engine.session.batches import Batches
 from engine.session.dispatch import DispatchCache, Estimates, Given, Route, Shapes, places_in, shapes_of
@@ -44,6 +44,9 @@ class Session:
             background when they come again.
         threads: cores one run may use; None for all this process may use.
         winograd: ``auto``, or ``off`` for convolutions that are summed directly: slower, and closer to the reference.
+        precision: ``float32``. With ``bf16`` or ``auto``, linear layers and convolutions round factors to bfloat16 and
+            sum in float32, where that is faster and the processor has instructions for it (AVX512-BF16); elsewhere
+            they compute in float32. Subnormal factors count as 0.
         passes_off: names of the graph optimisations to leave out; see docs/passes.md.
         cache: folder of the program cache, shared with later processes. ``auto`` is ``pnnx-serve`` in the user's
             folder for caches; with None every process compiles anew.
@@ -69,6 +72,7 @@ class Session:
         threads: int | None = None,
         *,
         winograd: Winograd = "auto",
+        precision: Precision = "float32",
         passes_off: Collection[str] = (),
         cache: str | os.PathLike[str] | None = "auto",
         cache_max_bytes: int = CACHE_MAX_BYTES,
@@ -91,6 +95,7 @@ class Session:
             backend=backend,
             threads=threads,
             winograd=winograd,
+            precision=precision,
             passes_off=frozenset(passes_off),
             cache=cache_folder(cache),
             cache_max_bytes=cache_max_bytes,

@@ -65,6 +65,7 @@ def _tag(name: str) -> str:
     return name
 
 
+Precision = Literal["float32", "bf16", "auto"]
 Tag = Annotated[str, AfterValidator(_tag)]
 
 
@@ -130,6 +131,10 @@ class ModelConfig(Section):
     )
     threads: Annotated[int, Field(ge=1, le=1024)] | None = Field(
         default=None, description="Cores one run may use; default, and at most, all that the server may use."
+    )
+    precision: Precision = Field(
+        default="float32",
+        description="Precision of products: float32; bf16 or auto round factors to bfloat16 where that is faster.",
     )
     strict: bool | None = Field(
         default=None,

@@ -72,6 +72,7 @@ def _long(version: Version, counted: VersionCounters) -> dict[str, Any]:
             "outputs": _ports(version, "outputs"),
             "compiler_defects": version.model.session.describe_defects(),
             "threads": version.model.session.threads,
+            "precision": version.model.session.options.precision,
             "load_ms": round(version.load_s * 1e3, 1),
             "running": counted.running,
             "queued": counted.queued,

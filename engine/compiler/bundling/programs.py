@@ -65,5 +65,5 @@ class BundledPrograms:
             self._digest = graph_digest(self._graph, self._bundle.place_of)
         passes_off = ", ".join(sorted(self._options.passes_off))
         options = (self._bundle.manifest.host.key, f"winograd {self._options.winograd}", f"passes off {passes_off}")
-        generator = f"bundle of sources {SOURCES}"
-        return program_key(self._graph, self._digest, specs, *options, generator=generator)
+        generator, precision = f"bundle of sources {SOURCES}", f"precision {self._options.precision}"
+        return program_key(self._graph, self._digest, specs, *options, precision, generator=generator)

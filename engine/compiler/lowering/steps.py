@@ -144,9 +144,13 @@ def copy(source: View, target: View, operators: Sequence[str], host: Host) -> Ke
     return kernel_step(kernel, views, operators)
 
 
-def convert(source: View, target: View, operators: Sequence[str], host: Host) -> KernelStep:
-    """Return the step that copies a view of floats to one of another float dtype, rounded to nearest."""
-    dtypes = [view.dtype.name for view in (target, source)]
+def convert(source: View, target: View, operators: Sequence[str], host: Host, name: str = "") -> KernelStep:
+    """Return the step that copies a view of floats to one of another float dtype, rounded to nearest.
+
+    Args:
+        name: of the target's dtype for the kernel.
+    """
+    dtypes = [name or target.dtype.name, source.dtype.name]
     kernel = make_elements(source.shape, [target.strides, source.strides], dtypes, Operand(0), "float", host)
     return kernel_step(kernel, (target, source), operators)
 

@@ -1,7 +1,8 @@
 """Conversion between float16 or bfloat16 in memory and float32 in registers.
 
 Stores round to nearest even and overflow to infinity. Infinities, NaN and subnormals are preserved. Some processors
-have bfloat16 instructions, but these flush subnormals; integer arithmetic takes no longer than checking for them.
+have bfloat16 instructions, but these flush subnormals; integer arithmetic takes no longer than checking for them. Only
+factors of products, which would be flushed there, are rounded by the instruction.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Function, Value, constant, lanes_of, vector
 from engine.compiler.kernels.functions.arithmetic import absolute, bits, copysign, from_bits, integer, like
 
-SIZES = {"float16": 2, "bfloat16": 2}
+FACTOR = "bfloat16 factor"
+SIZES = {"float16": 2, "bfloat16": 2, FACTOR: 2}
 """Bytes of an element."""
 _SIGN = 0x8000
 _INFINITE = 0x7F800000
@@ -48,7 +50,9 @@ def from_half(f: Function, x: Value, dtype: str, host: Host) -> Value:
 def to_half(f: Function, x: Value, dtype: str, host: Host) -> Value:
     """Round float32 to a dtype and return its bits as i16."""
     short = vector(lanes_of(x.type), "i16")
-    if dtype == "bfloat16":
+    if dtype == FACTOR and host.has_bfloat16:
+        return f.convert("bitcast", f.convert("fptrunc", x, vector(lanes_of(x.type), "bfloat")), short)
+    if dtype != "float16":
         return f.convert("trunc", _bfloat16(f, x), short)
     if has_float16(host):
         half = f.convert("fptrunc", x, vector(lanes_of(x.type), "half"))

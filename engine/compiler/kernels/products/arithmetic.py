@@ -31,6 +31,7 @@ class Arithmetic:
         tiling_host: a host as the choice of register tiles must see it for these products.
         image, weight: dtypes of the numbers in the two factors; of single numbers, the kernel's own float instead.
         sums: LLVM type of a sum; empty for the kernel's own float.
+        speed: of direct convolutions, relative to float32.
     """
 
     numbers: int
@@ -39,6 +40,7 @@ class Arithmetic:
     image: DType = np.dtype(np.float32)
     weight: DType = np.dtype(np.float32)
     sums: str = ""
+    speed: float = 1.0
 
     def words_of(self, weight: Array) -> Array:
         """Return weights (O, I, ...) as words (O, words, ...), the last one filled with zeros."""
@@ -153,5 +155,5 @@ ARITHMETIC: Final[Mapping[Words, Arithmetic]] = {
     "int8": Arithmetic(
         4, lambda host: _vnni("vpdpbusd", _add_bytes), _tiling_pairs, np.dtype(np.uint8), np.dtype(np.int8), "i32"
     ),
-    "bfloat16": Arithmetic(2, lambda host: _multiply_bfloat16, _tiling_bfloat16, BFLOAT16, BFLOAT16),
+    "bfloat16": Arithmetic(2, lambda host: _multiply_bfloat16, _tiling_bfloat16, BFLOAT16, BFLOAT16, speed=1.8),
 }

@@ -292,6 +292,7 @@ def choose_filtering(
     batch: int,
     *,
     planes: int = 1,
+    speed: float = 1.0,
 ) -> Filtering | None:
     """Return the fastest Winograd convolution to images of rows × columns; None if a direct one is as fast.
 
@@ -301,11 +302,12 @@ def choose_filtering(
     Args:
         offered: candidates for one kernel.
         planes: of taps, where images are planes of volumes.
+        speed: of the direct one, relative to float32.
     """
     count, taps = len(vectors_of(out_channels, host.lanes)), planes * math.prod(offered[0].kernel)
     products = batch * rows * columns * taps * in_channels * count * DIRECT
     least = 4 * taps * in_channels * count * host.lanes
-    direct = _bounded(host, products, least)
+    direct = _bounded(host, products / speed, least)
     found: list[tuple[float, int, Filtering | None]] = [(direct * WORTH, least, None)]
     for filtering in offered:
         work = _work(host, filtering, rows, columns, in_channels, out_channels, batch, planes)

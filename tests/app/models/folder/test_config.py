@@ -65,6 +65,7 @@ def test_the_example_in_the_documentation_is_accepted(tmp_path: Path) -> None:
         ("[tags]\n'../x' = 1", "config.toml: tags.../x: found"),
         ("[tags]\ncanary = 'new'", "config.toml: tags.canary: expected a whole number"),
         ("[tags]\ncanary = 0", "config.toml: tags.canary: expected at least 1"),
+        ("precision = 'int4'", "config.toml: precision: expected 'float32', 'bf16' or 'auto'"),
         ("threads = 'many'", "config.toml: threads: expected a whole number"),
         ("x = 1\ny = 2", "config.toml: x: unknown key; y: unknown key"),
     ],

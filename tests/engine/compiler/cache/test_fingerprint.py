@@ -104,6 +104,7 @@ def test_every_way_to_compile_is_an_entry_of_its_own(tmp_path: Path) -> None:
     ways: list[dict[str, Any]] = [
         {},
         {"winograd": "off"},
+        {"precision": "bf16"},
         {"passes_off": frozenset({"constant_folding"})},
         {"passes_off": frozenset({"constant_folding", "fold_batch_norm"})},
         {"host": describe(next(level for level in ("avx2", "sse") if level != detect().name))},

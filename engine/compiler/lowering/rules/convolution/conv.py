@@ -27,8 +27,10 @@ from engine.compiler.lowering.rules.convolution.conv_geometry import (
     plain_conv,
     spans_of,
 )
+from engine.compiler.lowering.rules.convolution.conv_kernels import winograd_filtering
 from engine.compiler.lowering.rules.convolution.conv_steps import as_filters, computed, weights_of, with_computed
 from engine.compiler.lowering.rules.movement.padding import padded_image
+from engine.compiler.lowering.rules.products.bfloat16 import image_as_bfloat16, prefers_bfloat16
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, derived
 from engine.compiler.storage import View
@@ -37,6 +39,9 @@ from engine.ir.dims import is_symbolic
 from engine.layers.convolution import conv
 from engine.layers.definition.layer import Layer
 from engine.tensor import Array, TensorSpec
+
+# Input channels from which a convolution is worth rounding its image.
+LEAST_INPUTS = 16
 
 
 def _wanted_border(op: RuntimeOperator, x: TensorSpec, y: TensorSpec) -> Border:
@@ -85,7 +90,12 @@ def lower_conv(context: Context) -> Lowered:
     if isinstance(weight, np.ndarray) and prefers_swapped_axes(context, parameters, as_filters(weight)):
         return lower_swapped_axes(context, x, edges, parameters, sizes, (as_filters(weight), known))
     rows, columns = spans_of(parameters, x.shape[2:], sizes)
-    image, copies = context.image(x, border_of(rows, columns, x.shape[2:]))
+    border = border_of(rows, columns, x.shape[2:])
+    if isinstance(weight, np.ndarray) and _prefers_bfloat16(context, parameters, weight, (x.shape[0], *sizes)):
+        parameters = replace(parameters, words="bfloat16")
+        image, copies = image_as_bfloat16(context, x, border)
+    else:
+        image, copies = context.image(x, border)
     result = fuse_images(context, len(kernel))
     parts = [*product(rows, columns)]
     if len(parts) > 1 and len(context.result_spec.sizes) == len(kernel) + 1:
@@ -95,6 +105,20 @@ def lower_conv(context: Context) -> Lowered:
         return result.lowered(*edges, *copies, *with_computed(context, image, result, parameters, parts, filters))
     steps = computed(context, image, result, parameters, parts, (as_filters(weight), known))
     return result.lowered(*edges, *copies, *steps)
+
+
+def _prefers_bfloat16(context: Context, parameters: ConvParameters, weight: Array, sizes: tuple[int, ...]) -> bool:
+    """Return whether direct sums of bfloat16 are faster than any kernel of float32.
+
+    Args:
+        sizes: images, and pixels of the result.
+    """
+    (channels, inputs, *taps), (images, *pixels) = weight.shape, sizes
+    is_plain = parameters.groups == 1 and len(taps) <= 2 and inputs >= LEAST_INPUTS
+    if not is_plain or not prefers_bfloat16(context, inputs, channels):
+        return False
+    parameters, shape = replace(parameters, words="bfloat16"), (images, channels, *(1, *pixels)[-2:])
+    return winograd_filtering(context, parameters, as_filters(weight), shape) is None
 
 
 def pointwise_conv(context: Context, image: View, weight: Array, bias: Array | None, groups: int) -> Lowered:

@@ -52,7 +52,7 @@ def kernel_of(
         dots = dots_of(context, direct(*geometry, size=size))
         if dots is not None:
             return dots
-    filtering = _filtering(context, parameters, weight, shape)
+    filtering = winograd_filtering(context, parameters, weight, shape) if parameters.words == "float" else None
     if filtering is None:
         return direct(*geometry, size=size)
     images, down, across = hint(_of_one_phase(shape, parameters))
@@ -153,13 +153,13 @@ def dots_of(context: Context, plain: Conv) -> DotConv | None:
     return replace(kernel, tile=choose_dot_tile(context.host, plain.rows, plain.columns, kernel.dots))
 
 
-def _filtering(
+def winograd_filtering(
     context: Context, parameters: ConvParameters, weight: Array | Strided, shape: tuple[int, ...]
 ) -> Filtering | None:
     """Return the fastest variant of Winograd's algorithm; None where direct sums are faster or it does not apply."""
     depth = parameters.depth
     is_added_up = depth is None or depth.kernel > 1 or depth.is_inside
-    is_plain = parameters.groups == 1 and is_added_up and parameters.words == "float"
+    is_plain = parameters.groups == 1 and is_added_up
     if not is_plain or context.lowering.options.winograd == "off" or _is_counted(context):
         return None
     if context.dtype != FLOAT32:  # float64 is used for its precision
@@ -172,9 +172,9 @@ def _filtering(
     offered = offered_for(parameters.kernel, stride, hint(shape[3] // dilation), is_even=is_even)
     if not offered:
         return None
-    return choose_filtering(
-        context.host, offered, rows, columns, weight.shape[1], channels, n, planes=parameters.planes
-    )
+    speed = ARITHMETIC[parameters.words].speed
+    sizes = rows, columns, weight.shape[1], channels, n
+    return choose_filtering(context.host, offered, *sizes, planes=parameters.planes, speed=speed)
 
 
 def _is_counted(context: Context) -> bool:

@@ -24,6 +24,7 @@ from engine.compiler.lowering.fusion import as_image
 from engine.compiler.lowering.layout import Border
 from engine.compiler.lowering.rules.convolution.conv_geometry import border_of, parameters_of, spans_of
 from engine.compiler.lowering.rules.convolution.conv_steps import as_filters, computed
+from engine.compiler.lowering.rules.products.bfloat16 import parts_of
 from engine.compiler.lowering.rules.products.linear import linear_step, rows_as_image
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, derived
@@ -31,7 +32,7 @@ from engine.compiler.storage import FLOAT32, View, channels_last, row_major
 from engine.ir.strided import Strided
 from engine.layers.onnx.products.conv import ConvInteger, distances, windows_and_pads
 from engine.layers.onnx.products.matmul import MatMulInteger, centred_columns
-from engine.tensor import Array, DType
+from engine.tensor import Array
 
 BYTES: Final = (np.dtype(np.uint8), np.dtype(np.int8))
 _OFFSET: Final = 128
@@ -214,13 +215,6 @@ def words_at(x: View, axis: int) -> Strided | None:
     shape = list(x.shape)
     shape[axis] //= FLOAT32.itemsize
     return x.storage.part(shape, strides, x.offset, FLOAT32) if x.storage.bytes % FLOAT32.itemsize == 0 else None
-
-
-def parts_of(words: View, shape: tuple[int, ...], axis: int, dtype: DType) -> Strided:
-    """Return the memory of words as smaller integers of this shape."""
-    strides = list(words.meta.strides)
-    strides[axis] = dtype.itemsize
-    return words.storage.part(shape, strides, words.offset, dtype)
 
 
 _SIGNED: Final = np.iinfo(np.int8)

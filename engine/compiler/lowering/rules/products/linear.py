@@ -13,6 +13,7 @@ from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.convolution.conv_geometry import ConvParameters
 from engine.compiler.lowering.rules.convolution.conv_kernels import direct, dots_of, flat_filters
 from engine.compiler.lowering.rules.movement.padding import fill
+from engine.compiler.lowering.rules.products.bfloat16 import as_bfloat16, prefers_bfloat16
 from engine.compiler.lowering.steps import KernelStep, Lowered, dense_strides, derived
 from engine.compiler.storage import FLOAT32, View, is_aliasing, row_major, spaced_rows
 from engine.ir.dims import hint
@@ -32,13 +33,12 @@ def linear(
         is_split: whether O is several dimensions of the result.
     """
     rows, copies = context.rows(x)
-    rows, spacing = spaced(context, rows, len(weight))
 
     def as_image(array: Strided) -> Strided:
         return rows_as_image(array.reshape(-1, len(weight)) if is_split else array)
 
     result = context.fuse(as_image, is_image=False, index=index)
-    return result.lowered(*copies, *spacing, linear_step(context, result, rows, weight, bias))
+    return result.lowered(*copies, *linear_steps(context, result, rows, weight, bias))
 
 
 def spaced(context: Context, rows: View, columns: int) -> tuple[View, Sequence[KernelStep]]:
@@ -49,6 +49,17 @@ def spaced(context: Context, rows: View, columns: int) -> tuple[View, Sequence[K
         return rows, ()
     apart = spaced_rows(rows.shape, rows.dtype)
     return apart, [context.copy(rows, apart)]
+
+
+def linear_steps(
+    context: Context, result: Result, rows: View, weight: Array, bias: Array | None
+) -> Sequence[KernelStep]:
+    """Return the steps of a linear layer, with its rows in the order and precision that suits its kernel."""
+    if prefers_bfloat16(context, weight.shape[1], len(weight)):
+        words, rounding = as_bfloat16(context, rows)
+        return *rounding, linear_step(context, result, words, weight, bias, words="bfloat16")
+    rows, spacing = spaced(context, rows, len(weight))
+    return *spacing, linear_step(context, result, rows, weight, bias)
 
 
 def linear_step(

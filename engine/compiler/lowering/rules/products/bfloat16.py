@@ -1,0 +1,51 @@
+"""Factors of products as words of two bfloat16, where the session's precision allows it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from engine.compiler.kernels.functions.half import FACTOR
+from engine.compiler.kernels.products.arithmetic import ARITHMETIC
+from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.fusion import as_image
+from engine.compiler.lowering.layout import Border
+from engine.compiler.lowering.steps import KernelStep, convert, derived
+from engine.compiler.storage import FLOAT32, View, channels_last, spaced_rows
+from engine.ir.strided import Strided
+from engine.tensor import BFLOAT16, DType
+
+# Columns of a result from which its factor is worth converting.
+_LEAST_COLUMNS: Final = 32
+
+
+def prefers_bfloat16(context: Context, terms: int, columns: int) -> bool:
+    """Return whether products of this many terms, for this many results each, are computed with bfloat16."""
+    is_allowed = context.lowering.options.precision != "float32" and context.host.has_bfloat16
+    is_whole = terms % ARITHMETIC["bfloat16"].numbers == 0
+    return is_allowed and is_whole and columns >= _LEAST_COLUMNS and context.dtype == FLOAT32
+
+
+def as_bfloat16(context: Context, rows: View) -> tuple[View, Sequence[KernelStep]]:
+    """Return rows (..., terms) as rows of words, and the step that rounds them."""
+    words = spaced_rows((*rows.shape[:-1], rows.shape[-1] // ARITHMETIC["bfloat16"].numbers))
+    return words, [_rounded(context, rows, words, -1)]
+
+
+def image_as_bfloat16(context: Context, x: View, border: Border) -> tuple[View, Sequence[KernelStep]]:
+    """Return a tensor (N, C, *S) as an image of words with a border of zeros, and the step that rounds it."""
+    channels = x.shape[1] // ARITHMETIC["bfloat16"].numbers
+    words = channels_last((x.shape[0], channels, *x.shape[2:]), border)
+    return derived(words, as_image(words.meta)), [_rounded(context, x, words, 1)]
+
+
+def _rounded(context: Context, x: View, words: View, axis: int) -> KernelStep:
+    target = derived(words, parts_of(words, x.shape, axis, BFLOAT16))
+    return convert(x, target, [context.op.name], context.host, FACTOR)
+
+
+def parts_of(words: View, shape: tuple[int, ...], axis: int, dtype: DType) -> Strided:
+    """Return the memory of words as narrower numbers of this shape."""
+    strides = list(words.meta.strides)
+    strides[axis] = dtype.itemsize
+    return words.storage.part(shape, strides, words.offset, dtype)
