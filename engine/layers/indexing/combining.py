@@ -12,10 +12,11 @@ from engine.layers.operands.precision import working_dtype
 from engine.promotion import cast
 from engine.tensor import Array, DType, dtype_name
 
-_WAYS: Final[dict[str, Any]] = {
+WAYS: Final[dict[str, Any]] = {
     "add": np.add, "sum": np.add, "mean": np.add, "multiply": np.multiply, "prod": np.multiply,
     "amax": np.maximum, "amin": np.minimum,
 }  # fmt: skip
+"""Functions that combine elements, by name."""
 
 
 def check_way(reduce: str) -> None:
@@ -32,7 +33,7 @@ def written(input: Array, places: Array, source: Array, reduce: str | None) -> A
         result[places] = cast(source, dtype)
     else:
         with np.errstate(all="ignore"):
-            _WAYS[reduce].at(result, places.reshape(-1), cast(source, dtype).reshape(-1))
+            WAYS[reduce].at(result, places.reshape(-1), cast(source, dtype).reshape(-1))
     return cast(result, input.dtype).reshape(input.shape)
 
 

@@ -18,8 +18,10 @@ import numpy as np
 from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
+from engine.layers.indexing.combining import WAYS
 from engine.layers.operands.axes import may_match
 from engine.layers.operands.fitting import check_added_rank, check_category, check_shape
+from engine.layers.operands.precision import working_dtype
 from engine.layers.shape.shape import Rearrangement
 from engine.promotion import broadcast_shapes, cast
 from engine.tensor import UNKNOWN, Array, Dim, Number, Shape, TensorSpec, format_shape, spec_of
@@ -65,9 +67,19 @@ class Index(Rearrangement):
 
 @register("Tensor.index_put", positional=("input", "indices", "values", "accumulate"))
 class IndexPut(Layer):
-    """A copy of input with values, broadcast and converted, at the index; accumulate adds them instead."""
+    """A copy of input with values, broadcast and converted, at the index.
+
+    Parameters:
+        accumulate: add the values instead.
+        reduce: combine them with the elements instead (ONNX): sum, prod, amax or amin, with half precision in float32.
+    """
 
     accumulate: bool = False
+    reduce: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.reduce not in (None, "sum", "prod", "amax", "amin"):
+            raise ParameterError("unknown reduce", found=self.reduce, expected="sum, prod, amax or amin")
 
     def infer(self, input: TensorSpec, indices: str | Slots, values: TensorSpec | Number) -> TensorSpec:
         slots = _slots(indices)
@@ -83,17 +95,18 @@ class IndexPut(Layer):
         _indexed_shape(input.shape, _specs(slots))
         if isinstance(values, np.ndarray):
             check_category(values.dtype, input.dtype)
-        index, source = _index(slots), cast(values, input.dtype)
-        result = input.copy()
+        dtype = input.dtype if self.reduce is None else working_dtype(input.dtype)
+        index, source, way = _index(slots), cast(values, dtype), "add" if self.accumulate else self.reduce
+        result = input.astype(dtype)
         with _placed(input.shape), np.errstate(all="ignore"):
             target = result[index]
             _check_values(source.shape, target.shape)
-            if self.accumulate:
-                check_added_rank(result.ndim, target.ndim)
-                np.add.at(result, index, source)
-            else:
+            if way is None:
                 result[index] = source
-        return result
+            else:
+                check_added_rank(result.ndim, target.ndim)
+                WAYS[way].at(result, index, source)
+        return cast(result, input.dtype)
 
 
 def _check_values(values: Shape, target: Shape) -> None:

@@ -13,7 +13,7 @@ from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
 from engine.layers.indexing.combining import check_way, reduced, written
-from engine.layers.indexing.selection import at_least_1d, check_covers, check_positions, flat_places, open_grid
+from engine.layers.indexing.selection import at_least_1d, check_covers, check_positions, counted, flat_places, open_grid
 from engine.layers.operands.axes import checked_axis, replaced, sizes
 from engine.layers.operands.fitting import check_category, check_shape
 from engine.layers.operands.precision import working_dtype
@@ -22,11 +22,16 @@ from engine.tensor import Array, Number, Shape, TensorSpec, format_shape
 
 
 class _Scatter(Layer):
-    """Base of layers that write the elements of one tensor at positions of an index of its shape."""
+    """Base of layers that write the elements of one tensor at positions of an index of its shape.
+
+    Parameters:
+        counts_back: accept negative indices, which count from the end (ONNX).
+    """
 
     _takes_numbers: ClassVar[bool] = False
 
     dim: int
+    counts_back: bool = False
 
     def infer(self, input: TensorSpec, index: TensorSpec, src: Any) -> TensorSpec:
         self._check(input, index.shape, src)
@@ -47,8 +52,7 @@ class _Scatter(Layer):
         axis = self._check(TensorSpec(input.shape, input.dtype), index.shape, TensorSpec(src.shape, src.dtype))
         if not index.size:  # empty, whatever its shape
             return np.empty(0, np.int64), np.empty(0, src.dtype)
-        index = np.atleast_1d(index)
-        check_positions(index, at_least_1d(input.shape)[axis] or 0)
+        index = counted(np.atleast_1d(index), np.atleast_1d(input).shape[axis], self.counts_back)
         source = (
             np.atleast_1d(src)[tuple(slice(n) for n in index.shape)] if src.ndim else np.broadcast_to(src, index.shape)
         )
@@ -123,8 +127,7 @@ class _IndexWrite(Layer):
         self._spec(*(TensorSpec(each.shape, each.dtype) for each in (input, index, source)))
         axis, target = self._target(input.shape, index.shape)
         shape = np.atleast_1d(input).shape
-        check_positions(index, shape[axis], -shape[axis] if self.counts_back else 0)
-        index = np.where(index < 0, index + shape[axis], index)
+        index = counted(index, shape[axis], self.counts_back)
         grid = list(np.ogrid[tuple(slice(size) for size in sizes(target))])
         grid[axis] = index.reshape(-1, *[1] * (len(shape) - 1 - axis))
         return flat_places(shape, grid), np.broadcast_to(source, sizes(target))

@@ -31,6 +31,19 @@ def check_positions(index: Array, length: int, lowest: int = 0) -> None:
         raise ShapeError("index is out of range", found=int(outside[0]), expected=f"{lowest} to {length - 1}")
 
 
+def counted(index: Array, length: int, counts_back: bool = True) -> Array:
+    """Return positions counted from 0.
+
+    Args:
+        counts_back: accept negative positions, which count from the end.
+
+    Raises:
+        ShapeError: a position is out of range.
+    """
+    check_positions(index, length, -length if counts_back else 0)
+    return np.where(index < 0, index + length, index) if index.size and index.min() < 0 else index
+
+
 def check_covers(index: Shape, other: Shape, axis: int | None) -> None:
     """Refuse an index tensor that is larger than the indexed tensor in a dimension other than axis."""
     if len(index) != len(other) or any(
@@ -65,10 +78,15 @@ def open_grid(index: Array, axis: int) -> list[Array]:
 
 @register("torch.gather", ignored=("sparse_grad",), positional=("input", "dim", "index", "sparse_grad"))
 class Gather(Rearrangement):
-    """out[i][j][k] = input[i][index[i][j][k]][k] for dim 1; index decides the shape of the result."""
+    """out[i][j][k] = input[i][index[i][j][k]][k] for dim 1; index decides the shape of the result.
+
+    Parameters:
+        counts_back: accept negative indices, which count from the end (ONNX).
+    """
 
     dim: int
     sparse_grad: bool = False
+    counts_back: bool = False
 
     def infer(self, input: TensorSpec, index: TensorSpec) -> TensorSpec:
         axis = checked_axis(self.dim, input.rank)
@@ -82,32 +100,45 @@ class Gather(Rearrangement):
             return np.empty(index.shape, input.dtype)
         check_covers(at_least_1d(index.shape), at_least_1d(input.shape), axis)
         table, places = np.atleast_1d(input), np.atleast_1d(index)
-        check_positions(places, table.shape[axis])
+        places = counted(places, table.shape[axis], self.counts_back)
         flat = flat_places(table.shape, open_grid(places, axis))
         return np.asarray(table.reshape(-1).take(flat).reshape(index.shape))
 
 
 @register("torch.index_select")
 class IndexSelect(Rearrangement):
-    """The slices of one axis at the indices, in their order."""
+    """The slices of one axis at the indices, in their order.
+
+    Parameters:
+        counts_back: accept negative indices, which count from the end, and an index of any rank, whose dimensions take
+            the place of the axis (ONNX).
+    """
 
     dim: int
+    counts_back: bool = False
 
     def infer(self, input: TensorSpec, index: TensorSpec) -> TensorSpec:
         axis = self._axis(input.shape, index.shape)
+        if self.counts_back:
+            return TensorSpec(replaced(input.shape, axis, *index.shape), input.dtype)
         if input.rank == 0:
             return input
         return TensorSpec(replaced(input.shape, axis, index.shape[0] if index.shape else 1), input.dtype)
 
     def forward(self, input: Array, index: Array) -> Array:
         axis = self._axis(input.shape, index.shape)
+        if self.counts_back:
+            return np.asarray(input.take(counted(index, input.shape[axis]), axis))
         table = np.atleast_1d(input)
         check_positions(index, table.shape[axis])
         picked = np.take(table, np.atleast_1d(index), axis)
         return picked if input.ndim else picked.reshape(())
 
     def _axis(self, shape: Shape, index: Shape) -> int:
-        if len(index) > 1 or (not shape and index not in ((), (1,), (None,))):
+        if self.counts_back:
+            if not shape:
+                raise ShapeError("input has no axis", found="[]", expected="at least one dimension")
+        elif len(index) > 1 or (not shape and index not in ((), (1,), (None,))):
             raise ShapeError("index must be a vector, of one element for a 0-dim input", found=format_shape(index))
         return checked_axis(self.dim, len(shape))
 

@@ -159,7 +159,6 @@ class Node:
             params=params,
             attributes=weights,
             labels=labels,
-            declared=self.declared[:1],
         )[0]
 
     def results(self, values: Sequence[Value], names: Sequence[str]) -> list[Value]:
@@ -176,6 +175,13 @@ class Node:
             return list(values)
         notes = Annotations(outputs=tuple(self.declared))
         return [values[k] for k in only_present(specs, notes, names)]
+
+    def all(
+        self, count: int, type: str, *inputs: Value, labels: Sequence[str | None] = (), **params: Any
+    ) -> list[Value]:
+        """Append an operator with several results; return all of them, used or not."""
+        names = [*self.outputs, *("",) * count][:count]
+        return self.builder.add(type, self.name, inputs, outputs=names, params=params, labels=labels)
 
     def expression(self, text: str, *inputs: Value) -> Value:
         """Append arithmetic; return its result."""

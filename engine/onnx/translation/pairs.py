@@ -20,6 +20,28 @@ from engine.tensor import UNKNOWN, TensorSpec
 _NEWEST: Final = 1 << 16
 """A pair does not say which operator set it was made from; translators of the newest take the older forms."""
 
+_OPERANDS: Final[Mapping[str, Sequence[str]]] = {
+    "AffineGrid": ("theta", "size"),
+    "CenterCropPad": ("input", "shape"),
+    "Col2Im": ("input", "image_shape", "block_shape"),
+    "ConstantOfShape": ("shape",),
+    "Expand": ("input", "shape"),
+    "Gather": ("input", "indices"),
+    "OneHot": ("indices", "depth", "values"),
+    "Pad": ("input", "pads", "value", "axes"),
+    "Range": ("start", "limit", "delta"),
+    "Reshape": ("input", "shape"),
+    "Resize": ("input", "roi", "scales", "sizes"),
+    "Slice": ("input", "starts", "ends", "axes", "steps"),
+    "Squeeze": ("input", "axes"),
+    "TensorScatter": ("input", "update", "write_indices"),
+    "Tile": ("input", "repeats"),
+    "TopK": ("input", "k"),
+    "Unsqueeze": ("input", "axes"),
+    "Upsample": ("input", "roi", "scales", "sizes"),
+}
+"""Names of operands, in order, that a pair may have as parameters or leave out."""
+
 _WITH_BODIES: Final = ("If", "Loop", "Scan", "SequenceMap")
 
 
@@ -54,8 +76,8 @@ def _translated(
         name=op.name,
         domain="",
         version=_NEWEST,
-        inputs=[*(_value(name, makers, annotations) for name in op.inputs), *_stored(op)],
-        attributes=dict(op.params),
+        inputs=_inputs(op, makers, annotations),
+        attributes={key: value for key, value in op.params.items() if key not in _OPERANDS.get(op.type, ())},
         outputs=op.outputs,
         builder=builder,
         subgraph=_refused,
@@ -79,6 +101,23 @@ def _translated(
     for new in used(builder.operators[first:], names):
         inputs, outputs = (tuple(names.get(name, name) for name in each) for each in (new.inputs, new.outputs))
         yield replace(new, inputs=inputs, outputs=outputs, line=op.line)
+
+
+def _inputs(
+    op: Operator, makers: Mapping[str, Operator], annotations: Mapping[str, TensorSpec]
+) -> Sequence[Value | None]:
+    """Return the inputs in ONNX's order; those that are parameters or attributes become constants."""
+    given = [_value(name, makers, annotations) for name in op.inputs]
+    names = _OPERANDS.get(op.type)
+    if names is None:
+        return [*given, *_stored(op)]
+    found: dict[str, Value] = {key: constant(np.asarray(op.params[key])) for key in names if key in op.params}
+    found |= {key: constant(op.attributes[key].data) for key in names if key in op.attributes}
+    found |= {
+        label: value for label, value in zip(op.labels, given, strict=False) if label is not None and label in names
+    }
+    rest = iter([value for label, value in zip(op.labels, given, strict=True) if label not in names])
+    return [*(found.get(name) or next(rest, None) for name in names), *rest]
 
 
 def _value(name: str, makers: Mapping[str, Operator], annotations: Mapping[str, TensorSpec]) -> Value:

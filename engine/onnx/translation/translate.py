@@ -173,6 +173,9 @@ class _Translation:
         for name, value in zip(proto.output, values, strict=False):
             if name:
                 self._define(scope, name, value)
+                note = scope.declared.get(name)
+                if value.spec is UNKNOWN and note is not None:
+                    value.spec = scope.builder.annotations[value.name] = note
         missing = [name for name in proto.output[len(values) :] if name]
         if missing:
             raise ModelFormatError("too many outputs", found=len(proto.output), expected=f"at most {len(values)}")

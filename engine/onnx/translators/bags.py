@@ -18,6 +18,7 @@ from engine.pnnx.graph import Operator
 
 _POOLS: Final = {"torch.sum": "sum", "torch.mean": "mean"}
 _FLOATS: Final = ("float32", "float64")
+_BY_ROWS: Final = {"dim": 0, "counts_back": True}
 _TO_THE_END: Final = 2**31 - 1
 # The body's first inputs: iteration number and condition.
 _HANDED: Final = 2
@@ -82,7 +83,7 @@ class _Body:
             scales = self._stretch(scale.inputs[0])
             if scales is None:
                 return None
-        if rows.type != "Gather" or rows.params != {"axis": 0}:
+        if rows.type != "torch.index_select" or rows.params != _BY_ROWS:
             return None
         weight, stretch = self._value(rows.inputs[0]), self._stretch(rows.inputs[1])
         if weight is None or stretch is None or (scales is not None and scales[1:] != stretch[1:]):
@@ -111,7 +112,8 @@ class _Body:
         if lifted.type != "torch.unsqueeze" or lifted.params != {"dim": 0}:
             return None
         element = self._makers[lifted.inputs[0]]
-        if element.type != "Gather" or element.params != {"axis": 0} or element.inputs[1] != self._handed[0]:
+        is_selected = element.type == "torch.index_select" and element.params == _BY_ROWS
+        if not is_selected or element.inputs[1] != self._handed[0]:
             return None
         return self._value(element.inputs[0])
 

@@ -118,31 +118,23 @@ def _cut(
 
 
 @translates("Gather")
-def gather(node: Node) -> Value | list[Value]:
-    """Translate to Tensor.select (one index), an embedding (rows of a stored table) or torch.index_select (a list)."""
+def gather(node: Node) -> Value:
+    """Translate to Tensor.select of one known index, or to torch.index_select."""
     x, places, axis = node.input(0), node.input(1), node.number("axis", 0)
-    index = places.constant
-    if x.rank is None or not -x.rank <= axis < x.rank:
-        return node.same()
-    if index is not None and index.size == 1 and index.ndim <= 1 and x.sizes is not None and x.constant is None:
-        result = _picked(node, x, index, axis)
-        place = int(index.reshape(()))
-        if -len(x.sizes) <= place < len(x.sizes) and result.constant is None:
-            result.sizes = (x.sizes[place],)
-        return result
-    if index is not None and index.ndim == 0:
-        return _picked(node, x, index, axis)
-    if index is not None and index.ndim == 1 and x.sizes is not None and x.constant is None:
-        (result,) = node.same()
-        if all(-len(x.sizes) <= k < len(x.sizes) for k in index.tolist()):
-            result.sizes = tuple(x.sizes[k] for k in index.tolist())
-        return result
-    return node.same()
+    index, size = places.constant, None
+    if x.tensor is not None and -x.tensor.rank <= axis < x.tensor.rank:
+        size = x.tensor.shape[axis]
+    picked = [] if index is None or index.ndim > 1 else index.reshape(-1).tolist()
+    if index is not None and index.ndim == 0 and x.rank and (size is None or -size <= picked[0] < size):
+        result = node.make("Tensor.select", x, dim=axis, index=picked[0])
+    else:
+        result = selected(node, x, places, axis)
+    sizes = () if x.sizes is None or x.constant is not None else x.sizes
+    if picked and result.constant is None and all(-len(sizes) <= k < len(sizes) for k in picked):
+        result.sizes = tuple(sizes[k] for k in picked)
+    return result
 
 
-def _picked(node: Node, x: Value, index: np.ndarray, axis: int) -> Value:
-    size = x.tensor.shape[axis] if x.tensor is not None else None
-    place = int(index.reshape(()))
-    if index.ndim == 0 and (size is None or -size <= place < size):
-        return node.make("Tensor.select", x, dim=axis, index=place)
-    return node.same()[0]
+def selected(node: Node, x: Value, index: Value, axis: int = 0) -> Value:
+    """Select slices of an axis by an index of any rank; negative positions count from the end."""
+    return node.make("torch.index_select", x, index, labels=("input", "index"), dim=axis, counts_back=True)

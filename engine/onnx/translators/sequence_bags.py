@@ -23,7 +23,7 @@ from engine.tensor import Array
 _POOLS: Final = {"torch.sum": "sum", "torch.mean": "mean", "torch.amax": "max"}
 _ROW: Final = {"dim": (0,), "keepdim": True}
 _NAMES: Final = {
-    "Gather": ("input", "indices"),
+    "torch.index_select": ("input", "index"),
     "SequenceInsert": ("sequence", "item"),
     "Shape": ("input",),
     "Slice": ("input", "starts", "ends", "axes"),
@@ -135,7 +135,7 @@ def _looked_up(builder: Builder, rows: Value) -> tuple[Value, Value, Value | Non
             return None
         scales = None if _are_ones(builder, scales) else scales
         maker = builder.maker(builder.value(maker.inputs[0]))
-    if maker is None or maker.type != "Gather" or maker.params.get("axis", 0) != 0 or not _is_in_order(maker):
+    if maker is None or maker.type != "torch.index_select" or maker.params["dim"] != 0 or not _is_in_order(maker):
         return None
     weight, indices = (builder.value(name) for name in maker.inputs)
     return weight, indices, scales

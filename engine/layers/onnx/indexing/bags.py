@@ -11,7 +11,7 @@ from engine.cancellation import cancellable
 from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
-from engine.layers.onnx.indexing.gather import counted
+from engine.layers.indexing.selection import counted
 from engine.layers.operands.fitting import check_shape
 from engine.limits import check_size
 from engine.promotion import cast

@@ -10,6 +10,7 @@ from engine.onnx.translation.node import Node
 from engine.onnx.translation.registry import MICROSOFT, translates
 from engine.onnx.translation.value import Value, constant
 from engine.onnx.translators.attention.heads import by_heads, packed
+from engine.onnx.translators.indexing import selected
 from engine.onnx.translators.shape import reshaped
 
 _FLOAT32: Final = np.dtype(np.float32)
@@ -58,7 +59,7 @@ def _rotation(node: Node, cos: Value, sin: Value, places: Value | None) -> Value
     if (node.number("rotary_embedding_dim", 0) or (2 * half)) != 2 * half:
         return None
     if places is not None:
-        cos, sin = (node.builder.add("Gather", node.name, [each, places], params={"axis": 0})[0] for each in (cos, sin))
+        cos, sin = (selected(node, each, places) for each in (cos, sin))
     cos, sin = (node.make("torch.unsqueeze", each, dim=1) for each in (cos, sin))
     y = _turned(node, y, cos, sin, half, size)
     return y if x.rank == 4 or y is None else packed(node, y)

@@ -7,6 +7,7 @@ import numpy as np
 from engine.onnx.translation.node import Node
 from engine.onnx.translation.registry import MICROSOFT, translates
 from engine.onnx.translation.value import Axis, Size, Value, constant
+from engine.onnx.translators.indexing import selected
 
 
 def _normalised(node: Node, x: Value, scale: Value, bias: Value | None, plain: bool = True) -> Value | None:
@@ -67,10 +68,10 @@ def embedded(node: Node) -> list[Value] | None:
     spec = words.tensor
     if spec is None or spec.rank != 2:
         return None
-    total = _rows(node, node.input(2), words)
+    total = selected(node, node.input(2), words)
     length: Size = Axis(words, 1) if spec.shape[1] is None else spec.shape[1]
     if node.is_given(8):
-        rows = _rows(node, table, node.input(8))
+        rows = selected(node, table, node.input(8))
     elif isinstance(length, int) and table.constant is not None:
         rows = constant(np.ascontiguousarray(table.constant[:length]))
     else:
@@ -80,13 +81,9 @@ def embedded(node: Node) -> list[Value] | None:
         )[0]  # fmt: skip
     total = node.expression("add(@0,@1)", total, rows)
     if segments is not None and node.is_given(4):
-        total = node.expression("add(@0,@1)", total, _rows(node, node.input(4), segments))
+        total = node.expression("add(@0,@1)", total, selected(node, node.input(4), segments))
     y = _normalised(node, total, node.input(5), node.optional(6))
     return None if y is None else [y, _counted(node, words, node.optional(7)), total]
-
-
-def _rows(node: Node, table: Value, places: Value) -> Value:
-    return node.builder.add("Gather", node.name, [table, places], params={"axis": 0})[0]
 
 
 def _counted(node: Node, words: Value, mask: Value | None) -> Value:

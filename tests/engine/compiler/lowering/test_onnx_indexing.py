@@ -47,7 +47,7 @@ def test_what_is_new_in_a_cache(mode: str, dtype: str) -> None:
 def test_new_keys_that_do_not_fit_a_cache_are_refused_as_by_the_reference() -> None:
     net = net_of([op("TensorScatter", "it", "0 1 2", "3")], [values(2, 1, 4, 3), values(2, 1, 2, 3), np.int64([0, 0])])
     session = Session(net, backend="compiled", cache=None)
-    with pytest.raises(ShapeError, match="out of range"):
+    with pytest.raises(ShapeError, match="out of bounds"):
         session.run([values(2, 1, 4, 3), values(2, 1, 2, 3), np.int64([0, 3])])
 
 
@@ -57,7 +57,7 @@ def test_sequences_of_lengths_of_the_run_backwards(batch: int, time: int) -> Non
     for shape in ((4, 4, 3), (1, 1), (4, 4)):
         lengths = np.int64([0, 4, 2, 1])[: shape[0]]
         check([values(*shape), np.minimum(lengths, shape[0])], given)
-    with pytest.raises(ShapeError, match="lengths"):
+    with pytest.raises(ShapeError, match="out of range"):
         net = net_of([given], [values(4, 4), np.zeros(4, np.int64)])
         Session(net, backend="compiled", cache=None).run([values(4, 4), np.int64([0, -1, 5, 1])])
 

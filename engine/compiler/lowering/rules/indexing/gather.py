@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -18,10 +17,8 @@ from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import WORDS, KernelStep, Lowered, NotLoweredError, derived
 from engine.compiler.storage import FLOAT32, View, row_major
-from engine.layers.definition.layer import Layer
 from engine.layers.indexing.indexing import Index, constant_slots
 from engine.layers.indexing.selection import Gather, IndexSelect, Take, TakeAlongDim
-from engine.layers.onnx.indexing.gather import GatherElements, GatherND, OnnxGather
 from engine.layers.operands.axes import checked_axis
 from engine.promotion import broadcast_sizes
 
@@ -43,23 +40,27 @@ def lower_gather(context: Context) -> Lowered:
     x, index = source_tensor(context), indices_of(context.argument(1), context)
     if len(x.shape) != len(index.shape) or not x.shape:
         raise NotLoweredError("there is no kernel for scalars")
-    axis = checked_axis(context.layer(Gather).dim, len(x.shape))
+    layer = context.layer(Gather)
+    axis = checked_axis(layer.dim, len(x.shape))
     if any(index.shape[k] > x.shape[k] for k in range(len(x.shape)) if k != axis):
         raise NotLoweredError("the shape of its index does not match")
     strides = [0 if k == axis else step for k, step in enumerate(x.strides)]
-    return gathered(context, x, strides, [Slot(index, axis)])
+    return gathered(context, x, strides, [Slot(index, axis, wraps=layer.counts_back)])
 
 
 @kernels_for(IndexSelect)
 def lower_index_select(context: Context) -> Lowered:
     """Lower the selection of slices of one axis."""
     x, index = source_tensor(context), indices_of(context.argument(1), context)
-    if not x.shape or len(index.shape) > 1:
+    layer = context.layer(IndexSelect)
+    if not x.shape:
         raise NotLoweredError("there is no kernel for scalars")
-    axis = checked_axis(context.layer(IndexSelect).dim, len(x.shape))
-    around = [-1 if k == axis else 1 for k in range(len(x.shape))]
-    strides = [0 if k == axis else step for k, step in enumerate(x.strides)]
-    return gathered(context, x, strides, [Slot(derived(index, index.meta.reshape(around)), axis)])
+    axis = checked_axis(layer.dim, len(x.shape))
+    shape = index.shape if layer.counts_back else (index.meta.size,)
+    behind = (1,) * (len(x.shape) - axis - 1)
+    strides = [*x.strides[:axis], *(0 for _ in shape), *x.strides[axis + 1 :]]
+    slot = Slot(derived(index, index.meta.reshape((*shape, *behind))), axis, wraps=layer.counts_back)
+    return gathered(context, x, strides, [slot])
 
 
 @kernels_for(Index)
@@ -102,52 +103,20 @@ def lower_take(context: Context) -> Lowered:
     return Lowered(views=lowered.views, steps=[*composition.steps, *lowered.steps])
 
 
-@kernels_for(TakeAlongDim, GatherElements)
+@kernels_for(TakeAlongDim)
 def lower_take_along(context: Context) -> Lowered:
     """Lower gather with negative indices; input and indices may broadcast except along dim."""
-    layer: Any = context.layer(Layer)
     x, index = source_tensor(context), indices_of(context.argument(1), context)
-    dim = layer.axis if isinstance(layer, GatherElements) else layer.dim
+    dim = context.layer(TakeAlongDim).dim
     if dim is None or len(x.shape) != len(index.shape) or not x.shape:
         raise NotLoweredError("there is no kernel for scalars or different ranks")
     axis = checked_axis(dim, len(x.shape))
     sizes = [
         index.shape[k] if k == axis else max(pair) for k, pair in enumerate(zip(x.shape, index.shape, strict=True))
     ]
-    if isinstance(layer, GatherElements):
-        sizes = list(index.shape)
     strides = [0 if k == axis or x.shape[k] == 1 else step for k, step in enumerate(x.strides)]
     slot = Slot(derived(index, index.meta.broadcast_to(sizes)), axis, wraps=True)
     return gathered(context, x, strides, [slot])
-
-
-@kernels_for(OnnxGather)
-def lower_onnx_gather(context: Context) -> Lowered:
-    """Lower the selection of slices along an axis, by indices of any shape."""
-    x, index = source_tensor(context), indices_of(context.argument(1), context)
-    if not x.shape:
-        raise NotLoweredError("there is no kernel for scalars")
-    axis = checked_axis(context.layer(OnnxGather).axis, len(x.shape))
-    behind = (1,) * (len(x.shape) - axis - 1)
-    strides = [*x.strides[:axis], *(0 for _ in index.shape), *x.strides[axis + 1 :]]
-    slot = Slot(derived(index, index.meta.reshape((*index.shape, *behind))), axis, wraps=True)
-    return gathered(context, x, strides, [slot])
-
-
-@kernels_for(GatherND)
-def lower_gather_nd(context: Context) -> Lowered:
-    """Lower the selection of elements or slices by rows of indices, in each batch."""
-    layer, x, index = context.layer(GatherND), source_tensor(context), indices_of(context.argument(1), context)
-    lead, depth = layer.batch_dims, index.shape[-1] if index.shape else 0
-    if not depth or lead + depth > len(x.shape) or index.shape[:lead] != x.shape[:lead] or len(index.shape) <= lead:
-        raise NotLoweredError("the shape of its indices does not match")
-    behind = (1,) * (len(x.shape) - lead - depth)
-    strides = [*x.strides[:lead], *(0 for _ in index.shape[lead:-1]), *x.strides[lead + depth :]]
-    slots = [
-        Slot(derived(index, index.meta[..., k].reshape((*index.shape[:-1], *behind))), lead + k, wraps=True)
-        for k in range(depth)
-    ]
-    return gathered(context, x, strides, slots)
 
 
 def source_tensor(context: Context) -> View:

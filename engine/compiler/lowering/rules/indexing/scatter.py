@@ -34,7 +34,6 @@ from engine.layers.indexing.scatter import (
     ScatterAdd,
     ScatterReduce,
 )
-from engine.layers.onnx.indexing.scatter import ScatterElements, ScatterND
 from engine.layers.operands.axes import checked_axis
 from engine.layers.operands.fitting import ADDED_RANK
 from engine.layers.pooling.unpool import MaxUnpool
@@ -44,12 +43,11 @@ from engine.tensor import DType, dtype_name
 # Elements of a long row that a loop iteration writes: a few vectors of any host.
 _PIECE = 64
 _MODES: dict[str | None, Mode] = {
-    None: "set", "none": "set", "add": "add", "sum": "add", "multiply": "mul", "mul": "mul", "prod": "mul",
-    "amax": "max", "max": "max", "amin": "min", "min": "min",
+    None: "set", "add": "add", "sum": "add", "multiply": "mul", "prod": "mul", "amax": "max", "amin": "min",
 }  # fmt: skip
 
 
-@kernels_for(Scatter, ScatterAdd, ScatterReduce, ScatterElements)
+@kernels_for(Scatter, ScatterAdd, ScatterReduce)
 def lower_scatter(context: Context) -> Lowered:
     """Lower out[index[i][j]][j] = src[i][j] for dim 0: a copy of the input, then element after element."""
     layer: Any = context.layer(Layer)
@@ -57,7 +55,7 @@ def lower_scatter(context: Context) -> Lowered:
     sizes = index.shape
     if not x.shape or len(x.shape) != len(sizes) or not index.meta.size:
         raise NotLoweredError("there is no kernel for scalars or empty indices")
-    axis = checked_axis(layer.axis if isinstance(layer, ScatterElements) else layer.dim, len(x.shape))
+    axis = checked_axis(layer.dim, len(x.shape))
     source = source_of(context, context.argument(2), x.dtype)
     if source.shape:
         if len(source.shape) != len(sizes) or any(a > b for a, b in zip(sizes, source.shape, strict=True)):
@@ -67,7 +65,7 @@ def lower_scatter(context: Context) -> Lowered:
         raise NotLoweredError("the shape of its index does not match")
     target, steps = copied(context, x)
     kept = [0 if k == axis else step for k, step in enumerate(target.strides)]
-    slot = Slot(index, axis, wraps=isinstance(layer, ScatterElements))
+    slot = Slot(index, axis, wraps=layer.counts_back)
     if isinstance(layer, ScatterReduce) and (layer.reduce == "mean" or not layer.include_self):
         return reduced(context, target, steps, sizes, kept, [slot], source, layer)
     return scattered(context, target, steps, sizes, kept, [slot], source, _mode(layer))
@@ -117,7 +115,7 @@ def lower_index_put(context: Context) -> Lowered:
     target, steps = copied(context, x)
     sizes, kept, slots = indexed(context, target, context.items(1))
     source = source_of(context, context.argument(2), x.dtype)
-    mode: Mode = "add" if layer.accumulate else "set"
+    mode: Mode = "add" if layer.accumulate else _MODES[layer.reduce]
     return scattered(context, target, steps, sizes, kept, slots, source, mode)
 
 
@@ -138,27 +136,6 @@ def lower_put(context: Context) -> Lowered:
         [Slot(index, 0, wraps=True)], source, mode,
     )  # fmt: skip
     return Lowered(views={context.op.outputs[0].name: target}, steps=lowered.steps)
-
-
-@kernels_for(ScatterND)
-def lower_scatter_nd(context: Context) -> Lowered:
-    """Lower writes to elements or slices that rows of indices select."""
-    layer, x, index = context.layer(ScatterND), writable(context, 0), indices_of(context.argument(1), context)
-    depth = index.shape[-1] if index.shape else 0
-    if not 0 < depth <= len(x.shape) or not index.meta.size:
-        raise NotLoweredError("the shape of its indices does not match")
-    source = source_of(context, context.argument(2), x.dtype)
-    target, steps = copied(context, x)
-    sizes = (*index.shape[:-1], *x.shape[depth:])
-    behind = (1,) * (len(x.shape) - depth)
-    slots = [
-        Slot(derived(index, index.meta[..., k].reshape((*index.shape[:-1], *behind))), k, wraps=True)
-        for k in range(depth)
-    ]
-    kept = [*(0 for _ in index.shape[:-1]), *target.strides[depth:]]
-    if source.shape and source.shape != sizes:
-        raise NotLoweredError("the shape of its updates does not match")
-    return scattered(context, target, steps, sizes, kept, slots, source, _MODES[layer.reduction])
 
 
 @kernels_for(MaxUnpool)
@@ -184,7 +161,7 @@ def unpool(context: Context, x: View, index: View, sizes: Sequence[int], lead: S
 def _mode(layer: Any) -> Mode:
     if isinstance(layer, ScatterAdd):
         return "add"
-    return _MODES[layer.reduction if isinstance(layer, ScatterElements) else layer.reduce]
+    return _MODES[layer.reduce]
 
 
 def writable(context: Context, index: int) -> View:

@@ -19,7 +19,6 @@ from engine.layers.convolution.fold import Unfold
 from engine.layers.convolution.pad import Pad
 from engine.layers.definition.layer import Layer
 from engine.layers.indexing import masking, selection, slicing
-from engine.layers.onnx.indexing import gather, reverse_sequence
 from engine.layers.onnx.shape import pad
 from engine.layers.onnx.shape import shape as onnx_shape
 from engine.layers.onnx.vision import image
@@ -33,10 +32,10 @@ from engine.tensor import Array, DType, dtype_name
 _MAX_ELEMENTS = 2**20
 MOVES_FIRST: tuple[type[Layer], ...] = (
     Pad, Unfold, FftShift, IfftShift, diagonal.DiagonalEmbed, expand.Repeat,
-    expand.RepeatInterleave, expand.Tile, gather.GatherElements, gather.GatherND, gather.OnnxGather,
+    expand.RepeatInterleave, expand.Tile, 
     image.CenterCropPad, image.DepthToSpace, image.SpaceToDepth, masking.LowerTriangle, masking.UpperTriangle,
     onnx_shape.OnnxExpand, onnx_shape.OnnxSlice, onnx_shape.OnnxTile, pad.OnnxPad, permute.Flip,
-    permute.Roll, reverse_sequence.ReverseSequence, selection.Take,
+    permute.Roll, selection.IndexSelect, selection.Take,
     selection.TakeAlongDim, shape.AsStrided, shuffle.ChannelShuffle,
     shuffle.PixelShuffle, shuffle.PixelUnshuffle, slicing.Windows,
 )  # fmt: skip

@@ -19,14 +19,12 @@ from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, derived
 from engine.compiler.storage import FLOAT32, View, constant, row_major
 from engine.layers.definition.layer import Layer
-from engine.layers.onnx.indexing.search import OnnxTopK
-from engine.layers.onnx.operands.adapter import present
 from engine.layers.operands.axes import checked_axis
 from engine.layers.operands.precision import INT64
 from engine.layers.sorting.order_statistics import Median, MedianOfAll, NanMedian, NanMedianOfAll, Quantile
 from engine.layers.sorting.searching import Bucketize, Histogram, SearchSorted
 from engine.layers.sorting.sorting import ArgSort, KthValue, Sort, SortRows, TopK
-from engine.tensor import TensorSpec, dtype_name
+from engine.tensor import dtype_name
 
 # Largest index that fits beside an element.
 _MAX_COLUMNS = 2**31 - 1
@@ -49,18 +47,6 @@ def lower_top(context: Context) -> Lowered:
         raise NotLoweredError("the requested number is known only at run time")
     elements, places, steps = ordered(context, layer.dim, 0, layer.k[0], is_descending=layer.largest)
     return given(context, [elements, places], steps)
-
-
-@kernels_for(OnnxTopK)
-def lower_onnx_top(context: Context) -> Lowered:
-    """Lower ONNX's top-k; either result may be left out."""
-    layer, k = context.layer(OnnxTopK), context.argument(1)
-    if not isinstance(k, np.ndarray | int) or np.size(k) != 1:
-        raise NotLoweredError("the requested number is known only at run time")
-    elements, places, steps = ordered(context, layer.axis, 0, int(np.reshape(k, ())), is_descending=layer.largest)
-    results = elements, places
-    chosen = present([TensorSpec(each.shape, each.dtype) for each in results], layer.annotations)
-    return given(context, [results[index] for index in chosen], steps)
 
 
 @kernels_for(KthValue)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -13,9 +13,6 @@ from engine.graph.batch.independence.use import Operand, Use, constant_operand
 from engine.graph.batch.independence.values import SHARED, Items, MixesError, Value
 from engine.layers.indexing import indexing, scatter, selection
 from engine.layers.linear.embedding import Embedding
-from engine.layers.onnx.indexing import gather as onnx
-from engine.layers.onnx.indexing import scatter as onnx_scatter
-from engine.layers.onnx.indexing.reverse_sequence import ReverseSequence
 from engine.layers.operands.axes import checked_axis
 from engine.tensor import TensorSpec
 
@@ -64,13 +61,6 @@ def embedding(use: Use) -> Value:
     return looked_up(use["weight"], 0, use["input"])
 
 
-@rule(onnx.OnnxGather, takes_numbers=True)
-def gather(use: Use) -> Value:
-    """Follow slices of an axis at given indices."""
-    source = use["input"]
-    return looked_up(source, checked_axis(use.layer.axis, source.rank), use["indices"])  # type: ignore[attr-defined]
-
-
 @rule(selection.IndexSelect, takes_numbers=True)
 def index_select(use: Use) -> Value:
     """Follow slices of an axis at given indices."""
@@ -95,11 +85,10 @@ def _elements(source: Operand, axis: int, index: Operand, *rest: Operand) -> Val
     return source.value
 
 
-@rule(selection.Gather, onnx.GatherElements, selection.TakeAlongDim)
+@rule(selection.Gather, selection.TakeAlongDim)
 def gather_elements(use: Use) -> Value:
     """Follow elements of each row at given positions."""
-    layer: Any = use.layer
-    dim = layer.dim if hasattr(layer, "dim") else layer.axis
+    dim: int | None = use.layer.dim  # type: ignore[attr-defined]
     index = use.find("index", "indices")
     if dim is None:
         raise MixesError("indexes the elements of the batch as one row")
@@ -113,13 +102,6 @@ def scatter_elements(use: Use) -> Value:
     return _elements(use["input"], axis, use["index"], use["src"])
 
 
-@rule(onnx_scatter.ScatterElements)
-def onnx_scatter_elements(use: Use) -> Value:
-    """Follow elements written into each row at given positions, as ONNX does."""
-    axis = checked_axis(use.layer.axis, use["input"].rank)  # type: ignore[attr-defined]
-    return _elements(use["input"], axis, use["indices"], use["updates"])
-
-
 @rule(scatter._IndexWrite)
 def index_write(use: Use) -> Value:
     """Follow slices written at shared positions of an axis."""
@@ -130,84 +112,6 @@ def index_write(use: Use) -> Value:
         raise MixesError(_BY_ANOTHER)
     if source.is_items and source.value != items or not (source.is_items or (source.is_shared and not source.rank)):
         raise MixesError("writes slices that do not hold the batch along the same axis")
-    return items
-
-
-@rule(onnx.GatherND, takes_numbers=True)
-def gather_nd(use: Use) -> Value:
-    """Follow slices by positions along the first axes, those of each batch by its own."""
-    source, index = use["input"], use["indices"]
-    skipped: int = use.layer.batch_dims  # type: ignore[attr-defined]
-    return _by_columns(source, index, skipped)
-
-
-def _by_columns(source: Operand, index: Operand, skipped: int) -> Value:
-    """Return the abstract value of slices that index rows select; their last axis counts axes from ``skipped`` on."""
-    _check_source(source)
-    depth, lead = index.shape[-1], index.rank - 1
-    if index.is_items and index.value.axis == lead:
-        raise MixesError("takes positions from several items")
-    if source.is_shared and index.is_items and not skipped:
-        return _unnumbered(index.value)
-    if not source.is_items:
-        raise MixesError("indexes items by positions of other items")
-    items: Items = source.value
-    if index.is_shared and not skipped and items.axis >= depth:
-        return items.at(lead + items.axis - depth)
-    if not index.is_items or index.value.layout != items.layout:
-        raise MixesError(_BY_ANOTHER)
-    if items.axis < skipped:
-        if index.value.axis != items.axis or index.value.is_numbered:
-            raise MixesError("combines operands that hold the batch along different axes")
-        return items
-    column = items.axis - skipped
-    is_own = index.value.numbers == {column} or (index.value.is_number and depth == 1 and not column)
-    if not is_own or items.layout != (1, 1):
-        raise MixesError(_BY_ANOTHER)
-    return Items(index.value.axis)
-
-
-@rule(onnx_scatter.ScatterND, takes_numbers=True)
-def scatter_nd(use: Use) -> Value:
-    """Follow slices written at positions along the first axes."""
-    source, index, updates = use["input"], use["indices"], use["updates"]
-    _check_source(source, updates)
-    depth, lead = index.shape[-1], index.rank - 1
-    if not source.is_items or not (updates.is_items or (updates.is_shared and not updates.rank)):
-        raise MixesError("writes to positions of other items")
-    items: Items = source.value
-    if index.is_shared and items.axis >= depth:
-        if updates.is_items and updates.value != items.at(lead + items.axis - depth):
-            raise MixesError("combines operands that hold the batch along different axes")
-        return items
-    own = Items(index.value.axis, numbers=frozenset({items.axis})) if index.is_items else None
-    if own is None or index.value != own or items.layout != (1, 1) or own.axis >= lead:
-        raise MixesError(_BY_ANOTHER)
-    if updates.is_items and updates.value != Items(own.axis):
-        raise MixesError("combines operands that hold the batch along different axes")
-    return items
-
-
-@rule(onnx_scatter.TensorScatter)
-def tensor_scatter(use: Use) -> Value:
-    """Follow slices of each item written from a position of its own on."""
-    given = [use[name] for name in ("input", "update", "write_indices") if use[name].is_given]
-    if any(not each.is_items or each.value != Items(0) for each in given):
-        raise MixesError("writes to positions of other items")
-    return Items(0)
-
-
-@rule(ReverseSequence)
-def reverse_sequence(use: Use) -> Value:
-    """Follow a part of each row reversed, of a length of its own."""
-    layer: Any = use.layer
-    items, rank, lengths = use.batch("input"), use["input"].rank, use["lengths"]
-    if items.axis == checked_axis(layer.time_axis, rank):
-        raise MixesError("moves items along the batch axis")
-    if lengths.is_shared and items.axis != checked_axis(layer.batch_axis, rank):
-        return items
-    if lengths.value != Items(0, *items.layout) or items.axis != checked_axis(layer.batch_axis, rank):
-        raise MixesError("has lengths that do not belong to the items")
     return items
 
 

@@ -10,7 +10,6 @@ from engine.graph.batch.independence.values import Items, MixesError, Value
 from engine.layers.linear.linalg_norm import SingularNorm
 from engine.layers.normalisation import layer_norm, softmax
 from engine.layers.onnx.elementwise.arithmetic import Det
-from engine.layers.onnx.indexing.search import OnnxTopK, _Last
 from engine.layers.onnx.shape.signal import DFT
 from engine.layers.operands.axes import checked_axes, checked_axis
 from engine.layers.reduction import extremum, reduction, scan
@@ -54,13 +53,6 @@ def reduction_along(use: Use) -> Value:
     return items
 
 
-@rule(_Last)
-def last_extreme(use: Use) -> Value:
-    """Follow the position of the last extreme along an axis."""
-    layer: Any = use.layer
-    return reduced(use.batch(), (layer.axis,), len(use.result_shapes()[1]) == use.first.rank)
-
-
 @rule(softmax._AlongAxis)
 def softmax_rule(use: Use) -> Value:
     """Follow a normalisation along an axis."""
@@ -68,7 +60,7 @@ def softmax_rule(use: Use) -> Value:
 
 
 @rule(
-    scan._Scan, scan._RunningExtreme, sorting.Sort, sorting.ArgSort, sorting.TopK, OneAxis, OnnxTopK,
+    scan._Scan, scan._RunningExtreme, sorting.Sort, sorting.ArgSort, sorting.TopK, OneAxis,
 )  # fmt: skip
 def along(use: Use) -> Value:
     """Follow rows of an axis that are scanned, sorted or transformed by themselves."""

@@ -14,9 +14,8 @@ from engine.layers.creation import container, creation, numbers
 from engine.layers.creation.matrices import OneHot
 from engine.layers.creation.sequences import ARange
 from engine.layers.indexing.masking import _Triangle
-from engine.layers.indexing.slicing import Narrow, Select, SliceCopy, Windows, _Window
+from engine.layers.indexing.slicing import Narrow, Select, Slice, SliceCopy, Windows, _Window
 from engine.layers.onnx.creation.creation import ConstantOfShape, Range
-from engine.layers.onnx.indexing.search import OneHot as OnnxOneHot
 from engine.layers.onnx.shape import shape as onnx
 from engine.layers.onnx.shape.pad import OnnxPad
 from engine.layers.operands.axes import checked_axes, checked_axis
@@ -238,12 +237,26 @@ def pieces(use: Use) -> Value:
     return items.at(items.axis - (axis < items.axis)) if isinstance(use.layer, split.Unbind) else items
 
 
-@rule(_Window, takes_sizes=True)
+def _column(items: Items, layer: Any, rank: int) -> Items:
+    """Return the abstract value of one column of index tuples, which may be the numbers of the items.
+
+    Raises:
+        MixesError: the layer does something else.
+    """
+    is_column = isinstance(layer, Slice) and checked_axes(layer.dims, rank) == (rank - 1,) and layer._selects(0)
+    if not is_column or items.axis == rank - 1:
+        raise MixesError("computes with the item indices")
+    return Items(items.axis, *items.layout, is_number=items.is_number or layer.selects[0] in items.numbers)
+
+
+@rule(_Window, takes_sizes=True, takes_numbers=True)
 def windowed(use: Use) -> Value:
     """Follow a part of some axes, or one slice of them; for a write, the written tensor."""
     items, layer = use.batch("input"), use.layer
     sized = [name for name, each in use.parameters.items() if has_sizes(each.value)]
     rank, removed = use["input"].rank, 0
+    if items.is_numbered:
+        return _column(items, layer, rank)
     if sized and (sized != ["ends"] or checked_axes(layer.dims, rank) != (items.axis,)):  # type: ignore[attr-defined]
         raise MixesError("takes a parameter that depends on the number of items")
     for number, axis in enumerate(checked_axes(layer.dims, rank)):  # type: ignore[attr-defined]
@@ -407,15 +420,6 @@ def one_hot(use: Use) -> Value:
     if use.layer.num_classes < 0:  # type: ignore[attr-defined]
         raise MixesError("counts the classes in the batch")
     return use.batch()
-
-
-@rule(OnnxOneHot)
-def onnx_one_hot(use: Use) -> Value:
-    """Follow a new axis of two values."""
-    use.only("indices")
-    items = use.batch("indices")
-    axis = checked_axis(use.layer.axis, use["indices"].rank + 1)  # type: ignore[attr-defined]
-    return items.at(items.axis + (axis <= items.axis))
 
 
 @rule(shuffle.PixelShuffle, shuffle.PixelUnshuffle)

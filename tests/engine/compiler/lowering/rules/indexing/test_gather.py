@@ -175,8 +175,8 @@ def test_scans_touch_nothing_beside(level: str) -> None:
 @pytest.mark.parametrize("place", [0, 2, -3])
 def test_one_element_at_a_place_of_the_run(place: int) -> None:
     x = RANDOM.integers(0, 100, 3)
-    assert kernel_of("Gather", [x, np.array(place)], axis=0) == "gather"
-    assert kernel_of("GatherND", [x, np.array([place])]) == "gather"
-    assert kernel_of("ScatterND", [x, np.array([place]), np.array(7)]) == "scatter"
+    assert kernel_of("torch.index_select", [x, np.array(place)], dim=0, counts_back=True) == "gather"
+    assert kernel_of("aten::take", [x, np.array(place)]) == "gather"
+    assert kernel_of("aten::put", [x, np.array(place), np.array(7)]) == "scatter"
     for wrong in (3, -4):
-        assert kernel_of("Gather", [x, np.array(wrong)], axis=0) == "refused"
+        assert kernel_of("torch.index_select", [x, np.array(wrong)], dim=0, counts_back=True) == "refused"

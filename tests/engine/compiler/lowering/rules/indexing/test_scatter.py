@@ -126,7 +126,7 @@ def test_indexed_places_are_written() -> None:
 
 def test_a_single_element_is_written() -> None:
     x, index, value = np.arange(3, dtype=np.float32), np.array([1]), np.array(7, np.float32)
-    assert kernel_of("ScatterND", [x, index, value], reduction="none") == "scatter"
+    assert kernel_of("aten::put", [x, index, value]) == "scatter"
 
 
 def test_pooled_values_go_back_to_where_they_came_from() -> None:
