@@ -27,7 +27,6 @@ from engine.layers.normalisation.norm import BatchNorm, GroupNorm, InstanceNorm,
 from engine.layers.onnx.products.conv import Windowed
 from engine.layers.onnx.products.matmul import Gemm
 from engine.layers.onnx.shape.signal import DFT, STFT
-from engine.layers.onnx.vision.image import OnnxAffineGrid
 from engine.layers.onnx.vision.resize import Resize
 from engine.layers.signal.fourier import OneAxis, SeveralAxes
 from engine.layers.signal.short_time_fourier import InverseSpectrogram, Istft, Spectrogram, Stft
@@ -40,7 +39,7 @@ _TRANSFORMS: Final = (DFT, InverseSpectrogram, Istft, OneAxis, STFT, SeveralAxes
 _STANDARDISING: Final = (BatchNorm, GroupNorm, InstanceNorm, LayerNorm, LayerNormStatistics)
 _PRODUCTS: Final = (AddMatmul, Einsum, Gemm, Linear, Matmul)
 SUMS: Final = (*_CONVOLUTIONS, *_ATTENTION, *_TRANSFORMS, *_STANDARDISING, *_PRODUCTS, AffineGrid, Norm,
-               OnnxAffineGrid, Resize)  # fmt: skip
+               Resize)  # fmt: skip
 """Layers whose machine code adds up in another order than numpy: where a sum overflows decides what they give."""
 
 _ANGLES: Final = re.compile(r"\b(sin|cos|tan)\b", re.IGNORECASE)

@@ -7,7 +7,7 @@ rule of every layer (rules) with a context. fusion adds the element-wise operato
 from engine.compiler.lowering.lowering import Lowering
 from engine.compiler.lowering.rules.convolution import conv, conv_transpose, deformable
 from engine.compiler.lowering.rules.elementwise import complex_numbers, map, quantise, typed_functions, typed_maps
-from engine.compiler.lowering.rules.indexing import embedding, gather, onnx_indexing, resize, sampling, scatter
+from engine.compiler.lowering.rules.indexing import embedding, gather, resize, sampling, scatter
 from engine.compiler.lowering.rules.learning import trees, vectors
 from engine.compiler.lowering.rules.movement import constant_gather, constants, copies, padding, views
 from engine.compiler.lowering.rules.pooling import onnx_pools, pool
@@ -39,7 +39,7 @@ __all__ = ["Lowering", "lower"]
 # Importing these modules registers their rules.
 _RULES = (
     (conv, conv_transpose, deformable, complex_numbers, map, quantise, typed_functions, typed_maps),
-    (embedding, gather, onnx_indexing, resize, sampling, scatter, constant_gather, constants, copies, padding, views),
+    (embedding, gather, resize, sampling, scatter, constant_gather, constants, copies, padding, views),
     (onnx_pools, pool, attention, complex_products, contraction, einsum, fourier, group_query),
     (integer_products, linear, matmul, spectrogram, networks, distances, extremes),
     (normalisation, norms, ordering, reductions, activations, functions, trees, vectors),

@@ -39,11 +39,15 @@ class _Patches(Layer):
         check_taps(self.windows)
 
     @property
-    def windows(self) -> tuple[Window, Window]:
+    def windows(self) -> tuple[Window, ...]:
         """The window on each axis of the image."""
-        kernel = spread(self.kernel_size, 2, "kernel_size")
-        rows, cols = sliding_windows(kernel, stride=self.stride, padding=self.padding, dilation=self.dilation)
-        return rows, cols
+        kernel = spread(self.kernel_size, self.spatial_rank, "kernel_size")
+        return tuple(sliding_windows(kernel, stride=self.stride, padding=self.padding, dilation=self.dilation))
+
+    @property
+    def spatial_rank(self) -> int:
+        """Number of axes of the image."""
+        return 2
 
     @property
     def taps(self) -> int:
@@ -84,7 +88,7 @@ class Fold(_Patches):
     """Every column laid down as a patch; where patches overlap they add up.
 
     Shapes:
-        input (N, C*KH*KW, L) or (C*KH*KW, L)  ->  (N, C, *output_size) or (C, *output_size)
+        input (N, C*KH*KW, L) or (C*KH*KW, L)  ->  (N, C, *output_size) or (C, *output_size), in any number of axes
     Dtypes:
         any.
     Raises:
@@ -97,9 +101,13 @@ class Fold(_Patches):
     output_size: tuple[Dim, ...]
 
     def __post_init__(self) -> None:
+        if not self.output_size:
+            raise ParameterError("output_size does not fit", found=[], expected="height and width")
         super().__post_init__()
-        if len(self.output_size) not in (1, 2):
-            raise ParameterError("output_size does not fit", found=list(self.output_size), expected="height and width")
+
+    @property
+    def spatial_rank(self) -> int:
+        return max(len(self.output_size), 2)
 
     def infer(self, input: Operand) -> TensorSpec:
         spec = tensor(input)
@@ -117,7 +125,7 @@ class Fold(_Patches):
 
     def forward(self, input: Array) -> Array:
         shape = self.infer(input).shape
-        sizes = [size or 0 for size in shape[-2:]]
+        sizes = [size or 0 for size in shape[-self.spatial_rank :]]
         kernel = [window.kernel for window in self.windows]
         places = [window.count(size) or 0 for window, size in zip(self.windows, sizes, strict=True)]
         *lead, rows, _ = input.shape

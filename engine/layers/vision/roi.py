@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Literal
 
 import numpy as np
 
@@ -40,6 +41,7 @@ class RoIAlign(Layer):
         spatial_scale: from the rois' coordinates to the input's.
         sampling_ratio: samples a bin and axis; when not positive, ceil(roi size / output size) of each region.
         aligned: shift by half an element, so that coordinates refer to elements' centres.
+        mode: avg, the mean of the samples, or max, the largest of all their weighted neighbours (ONNX).
     Raises:
         ShapeError: when ROIs are not rows of 5, or an image index is out of range.
     Source:
@@ -54,6 +56,7 @@ class RoIAlign(Layer):
     spatial_scale: float = 1.0
     sampling_ratio: int = -1
     aligned: bool = False
+    mode: Literal["avg", "max"] = "avg"
 
     def __post_init__(self) -> None:
         _ = self.sizes
@@ -92,7 +95,7 @@ class RoIAlign(Layer):
                 np.unique(samples, axis=0)
             ):  # regions with the same number of samples are processed together
                 some = np.flatnonzero((samples == count).all(axis=1))
-                result[some] = _means(image, images[some], starts[some], bins[some], self.sizes, count)
+                result[some] = self._pooled(image, images[some], starts[some], bins[some], count)
         return cast(result, input.dtype)
 
     def _bins(self, rois: Array) -> tuple[Array, Array]:
@@ -114,6 +117,19 @@ class RoIAlign(Layer):
             raise ShapeError("a roi needs too many samples", found=found, expected=f"at most {MOST_SAMPLES**2:,} a bin")
         return samples.astype(np.int64)
 
+    def _pooled(self, image: Array, images: Array, starts: Array, bins: Array, samples: Array) -> Array:
+        """Return the bins (R, C, *sizes) of regions with the same number of samples."""
+        join = np.add if self.mode == "avg" else np.maximum
+        total: Array | None = None
+        for down, right in cancellable(np.ndindex(*samples)):
+            rows = _positions(starts[:, 0], bins[:, 0], self.sizes[0], (down + 0.5) / samples[0])
+            cols = _positions(starts[:, 1], bins[:, 1], self.sizes[1], (right + 0.5) / samples[1])
+            sample = _sampled(image, images, rows, cols, join)
+            total = sample if total is None else join(total, sample)
+        if total is None:
+            return np.zeros((len(images), image.shape[1], *self.sizes), image.dtype)
+        return total / total.dtype.type(samples.prod()) if self.mode == "avg" else total
+
     def flops(self, output: TensorSpec, *operands: object) -> int:
         """Return the operations of four multiplications and additions for each sample of each bin."""
         return 8 * max(self.sampling_ratio, 1) ** 2 * (output.size or 0)
@@ -127,17 +143,6 @@ def _batch_indices(rois: Array, n: int) -> Array:
     return images
 
 
-def _means(image: Array, images: Array, starts: Array, bins: Array, sizes: tuple[int, int], samples: Array) -> Array:
-    """Return the bins (R, C, *sizes) of regions with the same number of samples."""
-    total = np.zeros((len(images), image.shape[1], *sizes), image.dtype)
-    for down, right in cancellable(np.ndindex(*samples)):
-        rows = _positions(starts[:, 0], bins[:, 0], sizes[0], (down + 0.5) / samples[0])
-        cols = _positions(starts[:, 1], bins[:, 1], sizes[1], (right + 0.5) / samples[1])
-        total += _bilinear(image, images, rows, cols)
-    total /= max(samples.prod(), 1)
-    return total
-
-
 def _positions(start: Array, bin_size: Array, bins: int, fraction: float) -> Array:
     """Return the positions (R, bins) at a fraction of every bin of an axis."""
     steps = np.arange(bins, dtype=start.dtype) + start.dtype.type(fraction)
@@ -145,8 +150,12 @@ def _positions(start: Array, bin_size: Array, bins: int, fraction: float) -> Arr
     return positions
 
 
-def _bilinear(image: Array, images: Array, rows: Array, cols: Array) -> Array:
-    """Return the values (R, C, PH, PW) at the crossings of rows (R, PH) and columns (R, PW) of some images."""
+def _sampled(image: Array, images: Array, rows: Array, cols: Array, join: Callable[[Array, Array], Array]) -> Array:
+    """Return the values (R, C, PH, PW) at the crossings of rows (R, PH) and columns (R, PW) of some images.
+
+    Args:
+        join: joins the weighted elements around a crossing.
+    """
     (top, bottom, down, has_row), (left, right, along, has_col) = (
         _neighbours(positions, size) for positions, size in zip((rows, cols), image.shape[2:], strict=True)
     )
@@ -156,10 +165,10 @@ def _bilinear(image: Array, images: Array, rows: Array, cols: Array) -> Array:
         picked: Array = image[images[:, None, None], :, row[:, :, None], col[:, None, :]]  # (R, PH, PW, C)
         return picked
 
-    upper = corner(top, left) * (1 - along) + corner(top, right) * along
-    lower = corner(bottom, left) * (1 - along) + corner(bottom, right) * along
+    upper = join(corner(top, left) * (1 - along), corner(top, right) * along)
+    lower = join(corner(bottom, left) * (1 - along), corner(bottom, right) * along)
     counts = (has_row[:, :, None] & has_col[:, None, :])[..., None]
-    return np.moveaxis(np.where(counts, upper * (1 - down) + lower * down, 0), -1, 1)
+    return np.moveaxis(np.where(counts, join(upper * (1 - down), lower * down), 0), -1, 1)
 
 
 def _neighbours(position: Array, size: int) -> tuple[Array, Array, Array, Array]:

@@ -17,6 +17,8 @@ class PixelShuffle(Rearrangement):
 
     Shapes:
         input (*, C*r*r, H, W)  ->  (*, C, H*r, W*r), r = upscale_factor
+    Parameters:
+        block_first: the channels are numbered (i*r + j)*C + c instead (ONNX's DCR).
     Dtypes:
         any.
     Raises:
@@ -26,6 +28,7 @@ class PixelShuffle(Rearrangement):
     """
 
     upscale_factor: int
+    block_first: bool = False
 
     def __post_init__(self) -> None:
         _check_positive("upscale_factor", self.upscale_factor)
@@ -40,8 +43,10 @@ class PixelShuffle(Rearrangement):
         self.infer(input)
         *lead, c, h, w = input.shape
         r = self.upscale_factor
-        blocks = input.reshape(*lead, c // (r * r), r, r, h, w)
-        pixels: Array = np.einsum("...ijhw->...hiwj", blocks)
+        if self.block_first:
+            pixels: Array = np.einsum("...ijchw->...chiwj", input.reshape(*lead, r, r, c // (r * r), h, w))
+        else:
+            pixels = np.einsum("...ijhw->...hiwj", input.reshape(*lead, c // (r * r), r, r, h, w))
         return pixels.reshape(*lead, c // (r * r), h * r, w * r)
 
 
@@ -51,6 +56,8 @@ class PixelUnshuffle(Rearrangement):
 
     Shapes:
         input (*, C, H*r, W*r)  ->  (*, C*r*r, H, W), r = downscale_factor
+    Parameters:
+        block_first: as for PixelShuffle.
     Dtypes:
         any.
     Raises:
@@ -60,6 +67,7 @@ class PixelUnshuffle(Rearrangement):
     """
 
     downscale_factor: int
+    block_first: bool = False
 
     def __post_init__(self) -> None:
         _check_positive("downscale_factor", self.downscale_factor)
@@ -74,7 +82,7 @@ class PixelUnshuffle(Rearrangement):
         *lead, c, h, w = input.shape
         r = self.downscale_factor
         blocks = input.reshape(*lead, c, h // r, r, w // r, r)
-        channels: Array = np.einsum("...hiwj->...ijhw", blocks)
+        channels: Array = np.einsum("...chiwj->...ijchw" if self.block_first else "...hiwj->...ijhw", blocks)
         return channels.reshape(*lead, c * r * r, h // r, w // r)
 
 

@@ -13,11 +13,7 @@ from engine.onnx.translation.value import Value
 @translates("NonMaxSuppression", since=10)
 @translates("MatMulInteger", since=10)
 @translates("LpPool", "GlobalLpPool", "MaxRoiPool", "MaxUnpool")
-@translates("RoiAlign", since=16)
-@translates("SpaceToDepth", "GridSample", "AffineGrid")
 @translates("Range", since=11)
-@translates("CenterCropPad", since=18)
-@translates("Col2Im", since=18)
 @translates("BitCast", since=26)
 @translates("DFT", "STFT", "MelWeightMatrix", since=17)
 @translates("SequenceAt", "SequenceInsert", "SequenceErase", "SequenceLength", since=11)
@@ -29,12 +25,6 @@ from engine.onnx.translation.value import Value
 def as_it_is(node: Node) -> list[Value]:
     """Keep ONNX's layer."""
     return node.same()
-
-
-@translates("RoiAlign", since=10)
-def first_roi_align(node: Node) -> list[Value]:
-    """Keep ONNX's layer, with the coordinates that later versions call output_half_pixel."""
-    return node.same(coordinate_transformation_mode="output_half_pixel")
 
 
 @translates("LSTM", "GRU", "RNN")

@@ -120,11 +120,3 @@ def _wanted(node: Node) -> tuple[tuple[float, ...] | None, tuple[int | None, ...
     if scales is None or not scales.size or scales.dtype.kind != "f":
         return None, None
     return tuple(map(float, scales.reshape(-1).tolist())), None
-
-
-@translates("DepthToSpace")
-def depth_to_space(node: Node) -> Value | list[Value]:
-    """Translate to F.pixel_shuffle if the order of channels is CRD; else keep ONNX's layer."""
-    if node.text("mode", "DCR") == "CRD" and node.input(0).rank == 4:
-        return node.make("F.pixel_shuffle", node.input(0), upscale_factor=node.number("blocksize", 1))
-    return node.same()

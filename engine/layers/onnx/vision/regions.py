@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -14,105 +14,9 @@ from engine.layers.definition.registry import register
 from engine.layers.onnx.operands.adapter import check_fits
 from engine.layers.onnx.operands.constants import real_number
 from engine.layers.onnx.operands.padding import Pair
-from engine.layers.operands.precision import INT64, check_ordered, widened
+from engine.layers.operands.precision import INT64, widened
 from engine.layers.operands.spatial import FLOATING, tensor
-from engine.layers.vision.roi import MOST_SAMPLES
-from engine.limits import check_scratch
-from engine.promotion import cast
-from engine.tensor import Array, TensorSpec, format_shape
-
-
-@register("RoiAlign", positional=("input", "rois", "batch_indices"))
-class OnnxRoiAlign(Layer):
-    """Bins of each region: mean or maximum of bilinear samples on a grid inside the bin.
-
-    Shapes:
-        input (N, C, H, W), rois (R, 4) of (x1, y1, x2, y2), batch_indices (R,)  ->  (R, C, output_height, output_width)
-    Parameters:
-        coordinate_transformation_mode: half_pixel shifts by half an element; output_half_pixel, of older files, does
-            not, and makes no region smaller than an element.
-        sampling_ratio: samples per bin and axis; 0 for ceil(region size / output size) of each region.
-    """
-
-    mode: Literal["avg", "max"] = "avg"
-    output_height: int = 1
-    output_width: int = 1
-    sampling_ratio: int = 0
-    spatial_scale: float = 1.0
-    coordinate_transformation_mode: Literal["half_pixel", "output_half_pixel"] = "half_pixel"
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.sampling_ratio <= MOST_SAMPLES or min(self.output_height, self.output_width) < 1:
-            found = f"{self.output_height} x {self.output_width}, {self.sampling_ratio} samples"
-            raise ParameterError(
-                "no such bins", found=found, expected=f"positive sizes, at most {MOST_SAMPLES} samples"
-            )
-
-    def infer(self, input: TensorSpec, rois: TensorSpec, batch_indices: Any) -> TensorSpec:
-        spec = tensor(input, "input", FLOATING)
-        check_fits(spec.rank == 4, "input", spec.shape, "4 axes")
-        check_fits(rois.rank == 2 and rois.shape[1] in (None, 4), "rois", rois.shape, "[?, 4]")
-        check_ordered(rois.dtype)
-        if 0 in spec.shape[1:]:
-            raise ShapeError("input is empty", found=format_shape(spec.shape))
-        return TensorSpec((rois.shape[0], spec.shape[1], self.output_height, self.output_width), spec.dtype)
-
-    def forward(self, input: Array, rois: Array, batch_indices: Any) -> Array:
-        spec = self.infer(TensorSpec(input.shape, input.dtype), TensorSpec(rois.shape, rois.dtype), batch_indices)
-        images = np.asarray(batch_indices, np.int64)
-        check_fits(images.shape in ((), (len(rois),)), "batch_indices", images.shape, f"[{len(rois)}]")
-        images = np.broadcast_to(images, (len(rois),))
-        if images.size and not 0 <= images.min() <= images.max() < len(input):
-            raise ShapeError("the image index of a roi is out of range", found=f"{images.min()} to {images.max()}")
-        x, regions = widened(input), widened(rois)
-        result = np.zeros(spec.sizes, x.dtype)
-        with np.errstate(all="ignore"):
-            for index, (image, roi) in enumerate(cancellable(zip(images, regions, strict=True))):
-                result[index] = self._pooled(x[image], roi)
-        return cast(result, input.dtype)
-
-    def _pooled(self, image: Array, roi: Array) -> Array:
-        """Return the bins of one region, (C, OH, OW)."""
-        is_half = self.coordinate_transformation_mode == "half_pixel"
-        starts = roi * roi.dtype.type(self.spatial_scale) - roi.dtype.type(0.5 if is_half else 0)
-        extents = starts[2:] - starts[:2]
-        extents = extents if is_half else np.maximum(extents, 1)
-        rows = _taps(starts[1], extents[1], self.output_height, self.sampling_ratio, image.shape[1])
-        columns = _taps(starts[0], extents[0], self.output_width, self.sampling_ratio, image.shape[2])
-        c = len(image)
-        check_scratch((c, rows[0].shape[1], columns[0].shape[1]), image.dtype, image.nbytes, "the samples of a region")
-        samples = _weighted(image, rows, columns, self.mode)
-        if not samples.size:
-            return np.zeros((c, self.output_height, self.output_width), image.dtype)
-        blocks = samples.reshape(c, self.output_height, -1, self.output_width, len(columns[0][0]) // self.output_width)
-        if self.mode == "max":
-            return np.asarray(blocks.max(axis=(2, 4)))
-        return np.asarray(blocks.mean(axis=(2, 4)))
-
-
-def _taps(start: Any, extent: Any, bins: int, ratio: int, size: int) -> tuple[Array, Array]:
-    """Return the two elements around each sample on an axis, (2, S), and their weights, (2, S)."""
-    width = extent / bins
-    count = ratio or int(min(max(np.ceil(np.nan_to_num(width)), 0), 4 * size + 4))
-    offsets = (np.arange(count, dtype=np.float32) + np.float32(0.5)) / np.float32(max(count, 1))
-    position = (start + (np.arange(bins)[:, None] + offsets) * width).astype(np.float32).reshape(-1)
-    counts_ = (position >= -1) & (position <= size)
-    inside = np.clip(np.where(counts_, position, 0), 0, size - 1)
-    lower = np.floor(inside).astype(np.int64)
-    upper = np.minimum(lower + 1, size - 1)
-    fraction = inside - lower
-    weights = np.stack([1 - fraction, fraction]) * counts_
-    return np.stack([lower, upper]), weights.astype(np.float32)
-
-
-def _weighted(image: Array, rows: tuple[Array, Array], columns: tuple[Array, Array], mode: str) -> Array:
-    """Return every sample; for the maximum, the largest of its four weighted corners, as in ONNX."""
-    corners = [
-        image[:, rows[0][i]][:, :, columns[0][j]] * (rows[1][i][:, None] * columns[1][j])
-        for i in range(2)
-        for j in range(2)
-    ]
-    return np.maximum.reduce(corners) if mode == "max" else np.asarray(sum(corners))
+from engine.tensor import Array, TensorSpec
 
 
 @register(

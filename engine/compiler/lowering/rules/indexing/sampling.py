@@ -14,9 +14,6 @@ from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, derived
 from engine.compiler.storage import View, channels_last, constant
-from engine.layers.definition.layer import Layer
-from engine.layers.onnx.operands.constants import whole_numbers
-from engine.layers.onnx.vision.image import OnnxAffineGrid
 from engine.layers.vision.grid import AffineGrid, GridSample
 from engine.layers.vision.roi import MOST_SAMPLES, RoIAlign
 
@@ -57,12 +54,10 @@ def lower_grid_sample(context: Context) -> Lowered:
     return context.lowered(target, *copies, context.step(kernel, image, grid, target))
 
 
-@kernels_for(AffineGrid, OnnxAffineGrid)
+@kernels_for(AffineGrid)
 def lower_affine_grid(context: Context) -> Lowered:
     """Lower theta times the coordinates of every element, one component after the other."""
-    found, theta, composition = context.layer(Layer), context.tensor(0), Composition(context)
-    layer = found.grid(_whole(context.argument(1))) if isinstance(found, OnnxAffineGrid) else found
-    assert isinstance(layer, AffineGrid)
+    layer, theta, composition = context.layer(AffineGrid), context.tensor(0), Composition(context)
     n, *sizes, rank = context.result_spec.sizes
     if theta.shape != (n, rank, rank + 1):
         raise NotLoweredError("the shape of its operand does not match")
@@ -83,21 +78,12 @@ def lower_affine_grid(context: Context) -> Lowered:
     return context.lowered(target, *composition.steps)
 
 
-def _whole(sizes: object) -> tuple[int, ...]:
-    found = None if isinstance(sizes, View) else whole_numbers(sizes, "size")
-    if found is None:
-        raise NotLoweredError("its sizes are known only at run time")
-    return found
-
-
 @kernels_for(RoIAlign, image=True)
 def lower_roi_align(context: Context) -> Lowered:
     """Lower regions of images, by means of samples."""
-    return lower_regions(context, context.layer(RoIAlign), context.tensor(0), context.tensor(1))
-
-
-def lower_regions(context: Context, layer: RoIAlign, x: View, regions: View) -> Lowered:
-    """Lower regions (image, x1, y1, x2, y2) of these images."""
+    layer, x, regions = context.layer(RoIAlign), context.tensor(0), context.tensor(1)
+    if layer.mode != "avg":
+        raise NotLoweredError("there is no kernel for maxima of samples")
     if len(x.shape) != 4 or len(regions.shape) != 2 or regions.shape[1] != 5:
         raise NotLoweredError("the shapes of its operands do not match")
     image, copies = with_contiguous_channels(context, x)

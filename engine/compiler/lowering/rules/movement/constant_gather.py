@@ -21,7 +21,6 @@ from engine.layers.definition.layer import Layer
 from engine.layers.indexing import masking, selection, slicing
 from engine.layers.onnx.shape import pad
 from engine.layers.onnx.shape import shape as onnx_shape
-from engine.layers.onnx.vision import image
 from engine.layers.shape import diagonal, expand, join, permute, shape
 from engine.layers.signal.fourier import FftShift, IfftShift
 from engine.layers.vision import shuffle
@@ -33,7 +32,7 @@ _MAX_ELEMENTS = 2**20
 MOVES_FIRST: tuple[type[Layer], ...] = (
     Pad, Unfold, FftShift, IfftShift, diagonal.DiagonalEmbed, expand.Repeat,
     expand.RepeatInterleave, expand.Tile, 
-    image.CenterCropPad, image.DepthToSpace, image.SpaceToDepth, masking.LowerTriangle, masking.UpperTriangle,
+    masking.LowerTriangle, masking.UpperTriangle,
     onnx_shape.OnnxExpand, onnx_shape.OnnxSlice, onnx_shape.OnnxTile, pad.OnnxPad, permute.Flip,
     permute.Roll, selection.IndexSelect, selection.Take,
     selection.TakeAlongDim, shape.AsStrided, shuffle.ChannelShuffle,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import product
 
 import numpy as np
@@ -24,8 +23,6 @@ from engine.layers.definition.layer import Layer
 from engine.layers.elementwise.complex import Complex, Imag, Real, ViewAsComplex, ViewAsReal
 from engine.layers.indexing.masking import LowerTriangle, UpperTriangle
 from engine.layers.indexing.slicing import SliceCopy, SliceScatter
-from engine.layers.onnx.operands.constants import whole_numbers
-from engine.layers.onnx.vision.image import Col2Im
 from engine.layers.operands.axes import checked_axis
 from engine.layers.shape.expand import Repeat, Tile
 from engine.layers.shape.join import PadSequence, Stack
@@ -85,21 +82,10 @@ def lower_slice_copy(context: Context) -> Lowered:
 @kernels_for(Fold)
 def lower_fold(context: Context) -> Lowered:
     """Lower fold: every column is added as a patch, part by part, to zeros with a margin."""
-    return _fold_patches(context, context.layer(Fold).windows)
-
-
-@kernels_for(Col2Im)
-def lower_col2im(context: Context) -> Lowered:
-    """Lower fold of patches that ONNX describes."""
-    sizes, block = context.argument(1), context.argument(2)
-    known = [None if isinstance(each, View) else whole_numbers(each, "sizes") for each in (sizes, block)]
-    if known[0] is None or known[1] is None or len(known[0]) != 2:
-        raise NotLoweredError("its sizes are known only at run time, or are not those of images")
-    return _fold_patches(context, context.layer(Col2Im).windows(known[0], known[1]))
-
-
-def _fold_patches(context: Context, windows: Sequence[Window]) -> Lowered:
+    windows = context.layer(Fold).windows
     x, composition, sizes = context.tensor(0), Composition(context), context.result_spec.sizes
+    if len(windows) != 2:
+        raise NotLoweredError("there are kernels for images only")
     pieces = [*product(*map(_pieces, windows))]
     if len(pieces) > MAX_PATCH_PARTS:
         raise NotLoweredError("there is no kernel for patches that overlap so often")

@@ -22,7 +22,6 @@ from engine.layers.definition.layer import Layer
 from engine.layers.elementwise import complex, identity
 from engine.layers.indexing import slicing
 from engine.layers.onnx.shape import shape as onnx_shape
-from engine.layers.onnx.vision import image as blocks
 from engine.layers.shape import diagonal, expand, join, permute, split
 from engine.layers.vision import shuffle
 from engine.passes import JOINS
@@ -225,10 +224,7 @@ def _joined_view(parts: list[View], axis: int) -> View | None:
     return view if view is None or axis != 1 else View(view.storage, view.meta, first.border)
 
 
-@kernels_for(
-    shuffle.ChannelShuffle, shuffle.PixelShuffle, shuffle.PixelUnshuffle, blocks.DepthToSpace, blocks.SpaceToDepth,
-    image=True,
-)  # fmt: skip
+@kernels_for(shuffle.ChannelShuffle, shuffle.PixelShuffle, shuffle.PixelUnshuffle, image=True)
 def lower_shuffle(context: Context) -> Lowered:
     """Lower a channel or pixel shuffle to a copy between two views of six dimensions."""
     x, layer = context.tensor(0), context.layer(Layer)
@@ -241,18 +237,13 @@ def lower_shuffle(context: Context) -> Lowered:
         source, order = x.meta.reshape(n, layer.groups, c // layer.groups, h, w), (0, 2, 1, 3, 4)
     elif isinstance(layer, shuffle.PixelShuffle):
         r = layer.upscale_factor
-        source, order = x.meta.reshape(n, c // (r * r), r, r, h, w), (0, 1, 4, 2, 5, 3)
+        split = (r, r, c // (r * r)) if layer.block_first else (c // (r * r), r, r)
+        source = x.meta.reshape(n, *split, h, w)
+        order = (0, 3, 4, 1, 5, 2) if layer.block_first else (0, 1, 4, 2, 5, 3)
     elif isinstance(layer, shuffle.PixelUnshuffle):
         r = layer.downscale_factor
-        source, order = x.meta.reshape(n, c, h // r, r, w // r, r), (0, 1, 3, 5, 2, 4)
-    elif isinstance(layer, blocks.DepthToSpace):
-        r, is_by_depth = layer.blocksize, layer.mode == "DCR"
-        split = (r, r, c // (r * r)) if is_by_depth else (c // (r * r), r, r)
-        source, order = x.meta.reshape(n, *split, h, w), (0, 3, 4, 1, 5, 2) if is_by_depth else (0, 1, 4, 2, 5, 3)
-    elif isinstance(layer, blocks.SpaceToDepth):
-        r, is_by_depth = layer.blocksize, layer.mode == "DCR"
         source = x.meta.reshape(n, c, h // r, r, w // r, r)
-        order = (0, 3, 5, 1, 2, 4) if is_by_depth else (0, 1, 3, 5, 2, 4)
+        order = (0, 3, 5, 1, 2, 4) if layer.block_first else (0, 1, 3, 5, 2, 4)
     else:
         raise NotLoweredError("there is no kernel for it")
     moved = source.transpose(order)

@@ -14,8 +14,7 @@ from engine.layers.onnx.pooling import pool as onnx_pool
 from engine.layers.onnx.products import conv as onnx_conv
 from engine.layers.onnx.products import deform as onnx_deform
 from engine.layers.onnx.shape.signal import STFT
-from engine.layers.onnx.vision import image, resize
-from engine.layers.operands.axes import checked_axes
+from engine.layers.onnx.vision import resize
 from engine.layers.pooling import adaptive_pool, max_pool, pool, unpool
 from engine.layers.quantised.quantised_product import QuantisedConv2d
 from engine.layers.signal import short_time_fourier as short_time
@@ -124,7 +123,7 @@ def instance_norm(use: Use) -> Value:
     return first_axis(use, "input")
 
 
-@rule(norm.GroupNorm, norm.LocalResponseNorm, image._Blocks, image.Col2Im)
+@rule(norm.GroupNorm, norm.LocalResponseNorm)
 def first_only(use: Use) -> Value:
     """Follow every image by itself, with shared weights."""
     return first_axis(use, "input")
@@ -163,14 +162,6 @@ def affine(use: Use) -> Value:
     return first_axis(use, "theta")
 
 
-@rule(image.OnnxAffineGrid, takes_sizes=True)
-def onnx_affine(use: Use) -> Value:
-    """Follow a sampling grid for each matrix; of the requested size only the number of items depends on the batch."""
-    if not use["theta"].is_items or use.batch("theta").axis != 0:
-        raise MixesError("works along the batch axis")
-    return use.batch("theta")
-
-
 @rule(resize.Resize, takes_sizes=True)
 def resized(use: Use) -> Value:
     """Follow some axes resampled; the batch axis by a scale of one, or to its own size."""
@@ -191,18 +182,6 @@ def resized(use: Use) -> Value:
         others.append({key: (each.scale, each.count) for key, each in found.items() if key != items.axis})
     if any(each != others[0] for each in others):
         raise MixesError("takes a parameter that depends on the number of items")
-    return items
-
-
-@rule(image.CenterCropPad)
-def cropped(use: Use) -> Value:
-    """Follow some axes cut or padded; the batch axis must not be among them."""
-    items = use.batch("input")
-    use.only("input")
-    rank = use["input"].rank
-    axes = use.layer.axes  # type: ignore[attr-defined]
-    if items.axis in (range(rank) if axes is None else checked_axes(axes, rank)):
-        raise MixesError("cuts the batch axis")
     return items
 
 
