@@ -10,6 +10,7 @@ from engine.layers.onnx.operands.dtypes import NUMBERS, STRING
 from engine.onnx.translation.node import Node
 from engine.onnx.translation.registry import translates
 from engine.onnx.translation.value import Value
+from engine.onnx.translators.precision import in_dtype_of
 
 _ML = "ai.onnx.ml"
 # Maximum rows of a lookup table for integers.
@@ -19,22 +20,25 @@ _MOST_ROWS = 1 << 16
 @translates("StringConcat", since=20)
 @translates("StringNormalizer", since=10)
 @translates("TfIdfVectorizer", since=9)
-@translates("Binarizer", domain=_ML)
 def as_it_is(node: Node) -> list[Value]:
     """Keep ONNX's layer."""
     return node.same()
 
 
+@translates("Binarizer", domain=_ML)
+def binarizer(node: Node) -> Value:
+    """Compare with the threshold."""
+    x = node.input(0)
+    return in_dtype_of(node, node.make("torch.gt", x, other=node.real("threshold", 0.0)), x)
+
+
 @translates("ArrayFeatureExtractor", domain=_ML)
-def array_feature_extractor(node: Node) -> list[Value] | Value:
-    """Translate to torch.index_select of columns; keep ONNX's layer for strings and unknown ranks."""
+def array_feature_extractor(node: Node) -> Value:
+    """Translate to torch.index_select of columns."""
     x, places = node.input(0), node.input(1)
-    if not x.rank or x.dtype is None or x.dtype == STRING or places.rank is None:
-        return node.same()
-    if places.rank != 1:
-        places = node.make("torch.flatten", places, start_dim=0, end_dim=-1)
-    found = node.make("torch.index_select", x, places, dim=x.rank - 1)
-    return found if x.rank > 1 else node.make("torch.unsqueeze", found, dim=0)
+    x = x if (x.rank or 0) > 1 else node.make("aten::atleast_2d", x)
+    places = places if places.rank == 1 else node.make("torch.flatten", places, start_dim=0, end_dim=-1)
+    return node.make("torch.index_select", x, places, dim=-1)
 
 
 @translates("StringSplit", since=20)

@@ -184,18 +184,21 @@ class TfIdfVectorizer(Layer):
 
 @register("LabelEncoder")
 class LabelEncoder(Layer):
-    """Elements mapped by a table, with a default for missing keys."""
+    """Elements mapped by a table, with a default for missing keys, or none."""
 
     keys: Any
     values: Any
     default: Any
     dtype: int = 0
+    must_have_key: bool = False
 
     def infer(self, input: TensorSpec) -> TensorSpec:
         return TensorSpec(input.shape, self._dtype)
 
     def forward(self, input: Array) -> Array:
         table = dict(zip(self.keys, self.values, strict=False))
+        if self.must_have_key and (unknown := sum(each not in table for each in input.reshape(-1).tolist())):
+            raise ShapeError("an element is of no category", found=unknown, expected="none such")
         items = [table.get(each, self.default) for each in input.reshape(-1).tolist()]
         if self._dtype == STRING:
             return _filled(input.shape, items)
@@ -207,32 +210,3 @@ class LabelEncoder(Layer):
         if self.dtype:
             return onnx_dtype(self.dtype)
         return STRING if isinstance(first, str) else _FLOAT32 if isinstance(first, float) else INT64
-
-
-@register("ArrayFeatureExtractor")
-class ArrayFeatureExtractor(Layer):
-    """Columns of the last axis by index."""
-
-    def infer(self, input: TensorSpec, places: TensorSpec) -> TensorSpec:
-        shape = input.shape if input.rank > 1 else (1, *input.shape)
-        return TensorSpec((*shape[:-1], places.size), input.dtype)
-
-    def forward(self, input: Array, places: Array) -> Array:
-        table = input if input.ndim > 1 else input.reshape(1, -1)
-        index = places.reshape(-1)
-        if index.size and not (index.min() >= 0 and index.max() < table.shape[-1]):
-            raise ShapeError("no such column", found=int(index.max()), expected=f"0 to {table.shape[-1] - 1}")
-        return table.take(index, -1)
-
-
-@register("Binarizer")
-class Binarizer(Layer):
-    """1 where an element is above the threshold, else 0."""
-
-    threshold: float = 0.0
-
-    def infer(self, input: TensorSpec) -> TensorSpec:
-        return input
-
-    def forward(self, input: Array) -> Array:
-        return (input > self.threshold).astype(input.dtype)

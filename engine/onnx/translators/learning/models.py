@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from engine.errors import ParameterError, ShapeError
+from engine.errors import ParameterError, ShapeError, UnsupportedOperatorError
 from engine.layers.onnx.learning.vectors import pairs
 from engine.layers.onnx.operands.dtypes import STRING
 from engine.onnx.translation.node import Node
@@ -24,38 +24,69 @@ _MOST: Final = 1 << 26
 """Maximum elements of the coefficient table of class pairs, zeros included."""
 
 
-@translates("OneHotEncoder", "FeatureVectorizer", domain=_ML)
-def as_it_is(node: Node) -> list[Value]:
-    """Keep ONNX's layer."""
-    return node.same()
+@translates("OneHotEncoder", domain=_ML)
+def one_hot_encoder(node: Node) -> Value:
+    """Compare each element, or the number of its category, with all of them; unknown elements are zeros, or refused."""
+    x = node.input(0)
+    numbers, texts = node.attributes.get("cats_int64s", ()), node.attributes.get("cats_strings", ())
+    if bool(numbers) == bool(texts):
+        raise ParameterError("no categories", found="both kinds or none", expected="cats_int64s or cats_strings")
+    if x.dtype is not None and (x.dtype == STRING) != bool(texts):
+        raise ShapeError("categories of another kind than the input", found=str(x.dtype))
+    if x.dtype != np.int64 and not texts:
+        x = node.make("Cast", x, to=7)
+    categories, zeros = np.array(numbers or range(len(texts)), np.int64), bool(node.number("zeros", 1))
+    if texts or not zeros:
+        values = tuple(categories.tolist())
+        params = {"keys": texts or numbers, "values": values, "default": -1, "must_have_key": not zeros}
+        x = node.make("LabelEncoder", x, **params)
+    is_category = node.make("torch.eq", node.make("torch.unsqueeze", x, dim=-1), node.constant(categories))
+    return node.make("Tensor.to", is_category, dtype="torch.float")
+
+
+@translates("FeatureVectorizer", domain=_ML)
+def feature_vectorizer(node: Node) -> Value:
+    """Concatenate tables by columns, each cut or padded with zeros to its number of columns."""
+    widths, tables = node.numbers("inputdimensions"), []
+    if len(widths) != len(node.inputs) or min(widths, default=0) < 0:
+        found = f"{len(node.inputs)} inputs, {len(widths)} numbers of columns"
+        raise ShapeError("inputdimensions do not fit the inputs", found=found)
+    for k, width in enumerate(widths):
+        x = _narrow(node, node.input(k))
+        x = node.make("torch.unsqueeze", x, dim=1) if x.rank == 1 else x
+        more = node.expression(f"[0,sub({width},size(@0,1))]", x)
+        tables.append(node.make("F.pad", x, more, labels=("input", "pad"), mode="constant", value=0))
+    return node.make("torch.cat", *tables, dim=1)
 
 
 @translates("Normalizer", domain=_ML)
-def normalizer(node: Node) -> list[Value] | Value:
+def normalizer(node: Node) -> Value:
     """Divide each row by its maximum, L1 norm or L2 norm, unless that is 0."""
-    x, norm = node.input(0), node.text("norm", "MAX")
-    if x.rank != 2 or x.dtype is None or norm not in ("MAX", "L1", "L2"):
-        return node.same()
-    x = _narrow(node, x)
+    x, norm = _narrow(node, node.input(0)), node.text("norm", "MAX")
+    if norm not in ("MAX", "L1", "L2"):
+        raise ParameterError("no such norm", found=norm[:80], expected="MAX, L1 or L2")
     if norm == "MAX":
-        size = node.make("torch.amax", x, dim=(1,), keepdim=True)
+        size = node.make("torch.amax", x, dim=(-1,), keepdim=True, allow_empty=True)
     else:
         size = node.expression("abs(@0)" if norm == "L1" else "square(@0)", x)
-        size = node.make("torch.sum", size, dim=(1,), keepdim=True)
+        size = node.make("torch.sum", size, dim=(-1,), keepdim=True)
         size = size if norm == "L1" else node.expression("sqrt(@0)", size)
     is_zero = node.make("Tensor.to", node.make("torch.eq", size, other=0.0), dtype="torch.float")
     return node.expression("div(@0,add(@1,@2))", x, size, is_zero)
 
 
 @translates("Imputer", domain=_ML)
-def imputer(node: Node) -> list[Value] | Value:
+def imputer(node: Node) -> Value:
     """Replace each missing element by the value of its column."""
     x = node.input(0)
-    values = column(node.attributes, "imputed_value_floats", kind="f").astype(np.float32)
-    missing = node.real("replaced_value_float", 0.0)
-    width = None if x.tensor is None or x.rank != 2 else x.tensor.shape[1]
-    if x.dtype != np.float32 or width is None or len(values) not in (1, width):
-        return node.same()
+    if x.dtype is None:
+        raise UnsupportedOperatorError("the dtype of the features is not known before a run")
+    kind = "float" if x.dtype.kind == "f" else "int64"
+    values = column(node.attributes, f"imputed_value_{kind}s", kind="f" if kind == "float" else "i").astype(x.dtype)
+    width = None if x.tensor is None or not x.rank else x.tensor.shape[-1]
+    if len(values) not in (1, len(values) if width is None else width):
+        raise ShapeError("no value for each column", found=len(values), expected=f"1 or {width}, of its dtype")
+    missing = node.attributes.get(f"replaced_value_{kind}", 0)
     is_missing = node.make("torch.isnan", x) if missing != missing else node.make("torch.eq", x, other=missing)
     return node.make("torch.where", is_missing, node.constant(values), x)
 

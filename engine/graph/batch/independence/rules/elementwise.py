@@ -26,7 +26,7 @@ from engine.layers.elementwise import (
 from engine.layers.elementwise.base import UnaryFunction
 from engine.layers.elementwise.functions import Binary, Unary
 from engine.layers.indexing.masking import Copy, Fill, MaskedFill, Where, Zero
-from engine.layers.onnx.control.text import Binarizer, LabelEncoder, StringConcat
+from engine.layers.onnx.control.text import LabelEncoder, StringConcat
 from engine.layers.onnx.elementwise import activation as onnx_activation
 from engine.layers.onnx.elementwise import arithmetic as onnx_arithmetic
 from engine.layers.quantised.quantise import Dequantize, FakeQuantize, IntRepr, QuantizePerTensor
@@ -65,7 +65,7 @@ def broadcast(operands: Iterable[Operand]) -> Value:
     complex.Real, complex.Imag, complex.Conjugate, complex.Angle, complex.Direction, mathematics.FloatPower,
     mathematics.Logit, mathematics.NanToNum, mathematics.FrExp, piecewise.ReLU, piecewise.Hardtanh, piecewise.Threshold,
     ternary.Clamp, ternary.Lerp, ternary.AddCMul, ternary.AddCDiv, MaskedFill,
-    Where, FakeQuantize, QuantizePerTensor, Dequantize, IntRepr, StringConcat, LabelEncoder, Binarizer,
+    Where, FakeQuantize, QuantizePerTensor, Dequantize, IntRepr, StringConcat, LabelEncoder,
 )  # fmt: skip
 def elementwise(use: Use) -> Value:
     """Follow results whose elements depend on the elements at the same position."""

@@ -1,0 +1,1 @@
+"""Entry for ONNX's public backend scoreboard."""

@@ -1,0 +1,76 @@
+"""Backend for ONNX's public scoreboard: ``prepare`` and ``run_model`` as in ``onnx.backend.base``."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from onnx import ModelProto, NodeProto
+from onnx.backend.base import Backend, BackendRep
+from onnx.helper import make_graph, make_model, make_tensor_value_info, np_dtype_to_tensor_dtype
+
+import engine
+
+
+class PreparedModel(BackendRep):
+    """Model that is loaded and compiled."""
+
+    def __init__(self, model: ModelProto) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "model.onnx"
+            path.write_bytes(model.SerializeToString())
+            self._session = engine.Session(engine.load(path), threads=1, cache=None)
+        self._are_lists = ["sequence" in str(output.type.WhichOneof("value")) for output in model.graph.output]
+
+    def run(self, inputs: Sequence[Any], **options: Any) -> tuple[Any, ...]:
+        """Return the outputs; a session lists the items of a sequence one by one."""
+        found = self._session.run(list(inputs))
+        if self._are_lists.count(True) != 1:
+            return tuple(found)
+        first = self._are_lists.index(True)
+        last = len(found) - (len(self._are_lists) - 1 - first)
+        return (*found[:first], found[first:last], *found[last:])
+
+
+class EngineBackend(Backend):
+    """The engine as a backend of ONNX."""
+
+    @classmethod
+    def prepare(cls, model: ModelProto, device: str = "CPU", **options: Any) -> PreparedModel:
+        """Check, load and compile a model."""
+        super().prepare(model, device, **options)
+        return PreparedModel(model)
+
+    @classmethod
+    def run_model(
+        cls, model: ModelProto, inputs: Sequence[Any], device: str = "CPU", **options: Any
+    ) -> tuple[Any, ...]:
+        """Run a model once."""
+        return cls.prepare(model, device, **options).run(inputs)
+
+    @classmethod
+    def run_node(
+        cls, node: NodeProto, inputs: Sequence[Any], device: str = "CPU", outputs_info: Any = None, **options: Any
+    ) -> tuple[Any, ...]:
+        """Run a single operator."""
+        names = [name for name in node.input if name]
+        given = [
+            make_tensor_value_info(name, np_dtype_to_tensor_dtype(each.dtype), each.shape)
+            for name, each in zip(names, inputs, strict=True)
+        ]
+        made = [make_tensor_value_info(name, 0, None) for name in node.output]
+        return PreparedModel(make_model(make_graph([node], "node", given, made))).run(inputs)
+
+    @classmethod
+    def supports_device(cls, device: str) -> bool:
+        """Return whether models run on a device; only on the processor."""
+        return device == "CPU"
+
+
+is_compatible = EngineBackend.is_compatible
+prepare = EngineBackend.prepare
+run_model = EngineBackend.run_model
+run_node = EngineBackend.run_node
+supports_device = EngineBackend.supports_device
