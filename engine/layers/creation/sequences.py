@@ -9,6 +9,7 @@ import numpy as np
 
 from engine.errors import EngineError, ParameterError, ShapeError
 from engine.expression import evaluate, parse
+from engine.ir.dims import largest
 from engine.ir.ratios import FLOAT64_BITS, InexactError, parts, subtract, truncate
 from engine.ir.sizes import has_sizes, size_array, specialise_sizes, step_count
 from engine.layers.creation.creation import FLOAT32, announced_dtype
@@ -54,29 +55,44 @@ def _known_number(value: Any) -> Any:
 
 @register("torch.arange", ignored=PLACEMENT, positional=("end", "start", "step", "dtype"))
 class ARange(Layer):
-    """start, start + step, ... up to but without end; int64 if all three are integers, else float32."""
+    """start, start + step, ... up to but without end; int64 if all three are integers, else float32.
+
+    Parameters:
+        may_be_empty: if the step does not lead from start to end there are no elements (ONNX); else this is refused.
+    """
 
     takes_unknown = True
 
     dtype: DType | None = None
+    may_be_empty: bool = False
     annotations: Annotations = NO_ANNOTATIONS
 
     def infer(self, end: Any, start: Any = 0, step: Any = 1) -> TensorSpec:
         bounds = _known_number(start), _known_number(end), _known_number(step)
         is_dynamic = not all(isinstance(each, (bool, int, float)) for each in bounds)
         dtype = self._result_dtype(bounds)
-        return TensorSpec((None if is_dynamic else _count(*bounds, dtype),), dtype)
+        return TensorSpec((None if is_dynamic else self._count(*bounds, dtype),), dtype)
 
     def forward(self, end: Any, start: Any = 0, step: Any = 1) -> Array:
         dtype = self._result_dtype((start, end, step))
         first, last, stride = number(start), number(end), number(step)
         if any(isinstance(each, complex) for each in (first, last, stride)):
             raise ShapeError("complex numbers have no order", found=f"arange({first}, {last}, {stride})")
-        count = _count(first, last, stride, dtype)
+        count = self._count(first, last, stride, dtype)
         check_size((count,), dtype)
         if dtype.kind in "iu":
             first, stride = int(first), int(stride)
         return cast(np.asarray(first + np.arange(count) * stride), dtype)
+
+    def _count(self, start: float, end: float, step: float, dtype: DType) -> int:
+        if self.may_be_empty and has_sizes((start, end, step)):
+            try:
+                return largest(step_count(start, end, step), 0)
+            except InexactError:
+                start, end, step = specialise_sizes((start, end, step))
+        if self.may_be_empty and (end - start) * step < 0:
+            return 0
+        return _count(start, end, step, dtype)
 
     def _result_dtype(self, bounds: tuple[Any, ...]) -> DType:
         asked = self.dtype or announced_dtype(self.annotations)

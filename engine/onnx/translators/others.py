@@ -13,7 +13,6 @@ from engine.onnx.translation.value import Value
 @translates("NonMaxSuppression", since=10)
 @translates("MatMulInteger", since=10)
 @translates("LpPool", "GlobalLpPool", "MaxRoiPool", "MaxUnpool")
-@translates("Range", since=11)
 @translates("BitCast", since=26)
 @translates("DFT", "STFT", "MelWeightMatrix", since=17)
 @translates("SequenceAt", "SequenceInsert", "SequenceErase", "SequenceLength", since=11)

@@ -2,55 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+import numpy as np
+
+from engine.errors import ParameterError, ShapeError
 from engine.onnx.translation.node import Node
 from engine.onnx.translation.registry import translates
 from engine.onnx.translation.value import Value
 from engine.onnx.translators.elementwise import literal
 from engine.pnnx.graph import Parameter
 
-_MODES = {"constant": "constant", "reflect": "reflect", "edge": "replicate"}
+_MODES = {"constant": "constant", "reflect": "reflect", "edge": "replicate", "wrap": "circular"}
 
 
 @translates("Pad")
-def pad(node: Node) -> Value | list[Value]:
-    """Translate to F.pad if the amounts are known and PyTorch has the mode; return the input if they are all 0."""
-    x, mode = node.input(0), node.text("mode", "constant")
-    amounts = node.integers(1, "pads" if "pads" in node.attributes else "paddings")
-    axes = node.integers(3, "axes")
-    if amounts is None or x.rank is None or (node.is_given(3) and axes is None) or mode not in _MODES:
-        return _own(node)
-    places = tuple(range(x.rank)) if axes is None else tuple(a + x.rank if a < 0 else a for a in axes)
-    if len(amounts) != 2 * len(places) or len(set(places)) != len(places) or not all(0 <= a < x.rank for a in places):
-        return _own(node)
-    pairs = {a: (amounts[k], amounts[k + len(places)]) for k, a in enumerate(places)}
-    padded = [a for a, pair in pairs.items() if pair != (0, 0)]
-    if not padded:
+def pad(node: Node) -> Value:
+    """Translate to F.pad, or for the mode wrap, which may repeat the input often, to torch.index_select."""
+    x, mode, value, axes = node.input(0), node.text("mode", "constant"), node.optional(2), node.optional(3)
+    if not node.names_results and axes is None and value is not None and value.rank == 1:
+        value, axes = None, value  # a pair leaves out the value
+    if mode not in _MODES:
+        raise ParameterError("unknown mode", found=mode[:80], expected=", ".join(_MODES))
+    texts, amounts, places = _amounts(node, axes)
+    pairs = {axis: (texts[k], texts[k + len(places)]) for k, axis in enumerate(places)}
+    if set(texts) <= {"0"}:
         return x
-    first = min(padded)
-    value = _filler(node)
-    if value is None or (mode != "constant" and (first < 2 or x.rank - first > 3 or min(amounts) < 0)):
-        return _own(node)
-    flat = tuple(each for a in range(x.rank - 1, first - 1, -1) for each in pairs.get(a, (0, 0)))
+    if mode == "wrap":
+        for axis, (before, after) in pairs.items():
+            bounds = (f"neg({before})", f"add(size(@0,{axis}),{after})")
+            start, end = (node.make("pnnx.Expression", x, *amounts, expr=text) for text in bounds)
+            index = node.make("torch.arange", start, end, labels=("start", "end"), dtype="torch.long")
+            index = node.make("pnnx.Expression", index, x, expr=f"remainder(@0,size(@1,{axis}))")
+            x = node.make("torch.index_select", x, index, dim=axis)
+        return x
+    first = min(axis for axis, pair in pairs.items() if pair != ("0", "0"))
+    flat = [each for axis in range(node.rank() - 1, first - 1, -1) for each in pairs.get(axis, ("0", "0"))]
+    params: dict[str, Any] = {"mode": _MODES[mode]}
+    operands, labels = [x], ["input"]
+    if amounts:
+        operands.append(node.make("pnnx.Expression", x, *amounts, expr=f"[{','.join(flat)}]"))
+        labels.append("pad")
+    else:
+        params["pad"] = tuple(map(int, flat))
     if mode == "constant":
-        return node.make("F.pad", x, pad=flat, mode=mode, value=value)
-    return node.make("F.pad", x, pad=flat, mode=_MODES[mode])
+        filler = node.real("value", 0.0) if "value" in node.attributes else literal(value, x.dtype)
+        if value is None and "value" not in node.attributes:
+            filler = 0.0 if x.dtype is None or x.dtype.kind == "f" else 0
+        if filler is None and value is not None:
+            operands.append(value)
+            labels.append("value")
+        else:
+            params["value"] = filler
+    return node.make("F.pad", *operands, labels=labels, **params)
 
 
-def _filler(node: Node) -> float | int | None:
-    """Return the number to pad with; None if it is not a constant."""
-    if "value" in node.attributes:
-        return node.real("value", 0.0)
-    if not node.is_given(2):
-        return 0.0 if node.dtype() is None or node.dtype().kind == "f" else 0  # type: ignore[union-attr]
-    number = literal(node.optional(2), node.dtype())
-    return number if isinstance(number, (int, float)) else None
-
-
-def _own(node: Node) -> list[Value]:
-    """Keep ONNX's layer; the first version names its amounts ``paddings``."""
-    return node.same(paddings=None, pads=node.attributes.get("pads", node.attributes.get("paddings")))
+def _amounts(node: Node, given: Value | None) -> tuple[list[str], list[Value], Sequence[int]]:
+    """Return the amounts as texts of an expression, the operands @1, @2, ... of these, and the axes."""
+    rank, amounts = node.rank(), node.integers(1, "pads" if "pads" in node.attributes else "paddings")
+    axes = range(rank) if given is None else given.constant
+    pads = None if amounts is not None else node.input(1)
+    if axes is None and given is not None:  # axes of the run: the amounts of all axes, most of them 0
+        shape = (2, -1)
+        pads = node.make("Tensor.reshape", node.input(1), shape=shape)
+        index = node.make("Tensor.expand", node.make("torch.unsqueeze", given, dim=0), sizes=shape)
+        zeros = node.constant(np.zeros((2, rank), pads.dtype or np.int64))
+        labels = ("input", "index", "src")
+        pads = node.make("torch.scatter", zeros, index, pads, labels=labels, dim=1, counts_back=True)
+        pads, axes = node.make("torch.flatten", pads, start_dim=0, end_dim=-1), range(rank)
+    places = [int(axis) + rank if axis < 0 else int(axis) for axis in axes]  # type: ignore[union-attr]
+    count = 2 * len(places) if amounts is None or pads is not None else len(amounts)
+    if count != 2 * len(places) or len(set(places)) != len(places) or not all(0 <= axis < rank for axis in places):
+        found = f"{count} for axes {places}"
+        raise ShapeError("pads do not fit the axes", found=found, expected=f"{2 * len(places)} numbers")
+    if pads is None:
+        return [str(each) for each in amounts or ()], [], places
+    parts = [node.make("Tensor.select", pads, dim=0, index=k) for k in range(count)]
+    return [f"int(@{k + 1})" for k in range(count)], parts, places
 
 
 @translates("Resize", since=10)

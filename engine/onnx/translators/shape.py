@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from engine.errors import ShapeError
+from engine.errors import ParameterError, ShapeError
 from engine.layers.onnx.operands.dtypes import DTYPES, NUMBERS
 from engine.onnx.translation.node import Node
 from engine.onnx.translation.registry import translates
 from engine.onnx.translation.value import Size, Value, constant
-from engine.tensor import CODES, TensorSpec, product
+from engine.promotion import cast as cast_array
+from engine.tensor import CODES, Array, product
 
 TORCH_NAMES = {
     "f32": "torch.float", "f64": "torch.double", "f16": "torch.half", "bf16": "torch.bfloat16", "i64": "torch.long",
@@ -203,54 +205,36 @@ def tile(node: Node) -> Value | list[Value]:
 
 
 @translates("ConstantOfShape", since=9)
-def constant_of_shape(node: Node) -> Value | list[Value]:
+def constant_of_shape(node: Node) -> Value:
     """Translate to a constant of at most 64 elements, else to torch.full."""
-    value = node.attributes.get("value")
-    filler = np.zeros(1, np.float32) if value is None else value
-    if not isinstance(filler, np.ndarray) or filler.size != 1:
-        return node.same()
-    wanted = node.input(0)
-    if wanted.sizes is None or filler.dtype not in CODES or filler.dtype.kind == "c":
-        return _of_any_shape(node, filler)
-    number = filler.reshape(()).item()
-    if wanted.constant is not None and (count := product([s for s in wanted.sizes if isinstance(s, int)])) is not None:
-        sizes = tuple(s for s in wanted.sizes if isinstance(s, int))
-        if min(sizes, default=0) < 0:
-            raise ShapeError("not a shape", found=list(sizes), expected="sizes of 0 and more")
-        if count <= 64:
-            return constant(np.full(sizes, filler.reshape(())))
-        return node.make("torch.full", size=sizes, fill_value=number, dtype=TORCH_NAMES[CODES[filler.dtype]])
-    sizes_list = node.sizes(wanted.sizes)
-    return node.builder.add(
-        "torch.full",
-        node.name,
-        [sizes_list],
-        outputs=(node.outputs[0],),
-        params={"fill_value": number, "dtype": TORCH_NAMES[CODES[filler.dtype]]},
-        labels=("size",),
-    )
-
-
-def _of_any_shape(node: Node, filler: np.ndarray) -> list[Value]:
-    """Keep ONNX's layer and set the dtype of the result to that of the fill value."""
-    if filler.dtype not in CODES or filler.dtype.kind == "c":
-        return node.same()
-    spec = node.input(0).tensor
-    count = spec.shape[0] if spec is not None and spec.rank == 1 else None
-    declared = [] if count is None else [TensorSpec((None,) * count, filler.dtype)]
-    number = filler.reshape(()).item()
-    found = node.builder.add("ConstantOfShape", node.name, [node.input(0)], params={"value": number}, declared=declared)
-    if declared or filler.dtype == (np.float32 if isinstance(number, float) else np.int64):
-        return found
-    return [node.make("Tensor.to", found[0], dtype=TORCH_NAMES[CODES[filler.dtype]])]
+    given = node.attributes.get("value", np.zeros(1, np.float32))
+    filler, wanted = _array(node, given), node.input(0)
+    if filler.size != 1:
+        raise ParameterError("value is not one number", found=f"{filler.size} of them")
+    sizes = node.integers(0, "shape")
+    if sizes is not None and min(sizes, default=0) < 0:
+        raise ShapeError("not a shape", found=list(sizes), expected="sizes of 0 and more")
+    if sizes is not None and (product(sizes) or 0) <= 64:
+        return constant(np.full(sizes, filler.reshape(())))
+    params: dict[str, Any] = {"fill_value": 0, "dtype": "torch.float"}
+    if filler.dtype in CODES and filler.dtype.kind != "c":
+        params = {"fill_value": filler.reshape(()).item(), "dtype": TORCH_NAMES[CODES[filler.dtype]]}
+    if sizes is not None:
+        result = node.make("torch.full", size=sizes, **params)
+    else:
+        shape = wanted if wanted.sizes is None else node.sizes(wanted.sizes)
+        result = node.make("torch.full", shape, labels=("size",), **params)
+    if result.dtype == filler.dtype:
+        return result
+    return node.make("Tensor.expand_as", node.constant(filler.reshape(())), result)
 
 
 @translates("Constant")
 def stored(node: Node) -> Value | None:
     """Return a constant of the file."""
     for key, value in node.attributes.items():
-        if key in ("value", "sparse_value") and isinstance(value, np.ndarray):
-            return constant(value)
+        if key in ("value", "sparse_value"):
+            return constant(_array(node, value))
         if key in ("value_float", "value_floats"):
             return constant(np.array(value, np.float32))
         if key in ("value_int", "value_ints"):
@@ -258,3 +242,29 @@ def stored(node: Node) -> Value | None:
         if key in ("value_string", "value_strings"):
             return constant(np.array(value, np.object_))
     return None
+
+
+def _array(node: Node, value: object) -> Array:
+    """Return a constant; a pair has its numbers, and its dtype and shape in the annotation of the result.
+
+    Raises:
+        ParameterError: the pair has lost it.
+    """
+    if isinstance(value, np.ndarray):
+        return value
+    if value is None:
+        raise ParameterError("the converter has lost the constant", found="None", expected="numbers")
+    array, note = np.asarray(value), next(iter(node.declared), None)
+    array = cast_array(array, note.dtype if note else np.dtype(np.float32) if array.dtype.kind == "f" else array.dtype)
+    return array.reshape(note.sizes) if note is not None and array.size == note.size else array
+
+
+@translates("Range", since=11)
+def arange(node: Node) -> Value:
+    """Translate to torch.arange."""
+    operands = [node.input(k) for k in range(3)]
+    notes = [node.declared[0].dtype] if node.declared and node.declared[0] is not None else []
+    dtypes = [each.dtype for each in operands if each.dtype is not None] + notes
+    params: dict[str, Any] = {"dtype": TORCH_NAMES[CODES[dtypes[0]]]} if dtypes and dtypes[0] in CODES else {}
+    labels = ("start", "end", "step")
+    return node.make("torch.arange", *operands, labels=labels, may_be_empty=True, **params)

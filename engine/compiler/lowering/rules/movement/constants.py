@@ -17,7 +17,6 @@ from engine.layers.creation.matrices import OneHot
 from engine.layers.creation.sequences import ARange
 from engine.layers.definition.layer import Layer
 from engine.layers.indexing.masking import Copy, Fill, Zero
-from engine.layers.onnx.creation.creation import ConstantOfShape, Range
 from engine.layers.operands.precision import INT64
 from engine.promotion import cast
 from engine.tensor import Array, DType, TensorSpec
@@ -45,13 +44,6 @@ def lower_zeros(context: Context) -> Lowered:
     return _broadcast_constant(context, np.zeros((), _spec(context).dtype))
 
 
-@kernels_for(ConstantOfShape)
-def lower_constant_of_shape(context: Context) -> Lowered:
-    """Lower a tensor of the file's number."""
-    value = context.layer(ConstantOfShape).value
-    if value is None:
-        raise NotLoweredError("its value is missing")
-    return _broadcast_constant(context, np.asarray(cast(value, _spec(context).dtype)))
 
 
 @kernels_for(creation.Full)
@@ -77,12 +69,11 @@ def _filled(context: Context, value: View | object) -> Lowered:
     return context.lowered(derived(value, meta.broadcast_to(spec.sizes)))
 
 
-@kernels_for(ARange, Range)
+@kernels_for(ARange)
 def lower_range(context: Context) -> Lowered:
     """Lower a range of integers with a symbolic length; other ranges are known."""
     spec = _spec(context)
-    places = (1, 2) if isinstance(context.layer(Layer), ARange) else (0, 2)
-    first, step = (_whole(context, index, default) for index, default in zip(places, (0, 1), strict=True))
+    first, step = _whole(context, 1, 0), _whole(context, 2, 1)
     if spec.dtype.name not in COUNTED:
         raise NotLoweredError(f"there is no kernel that counts in {spec.dtype.name}")
     view, counting = integer_range(context, spec.sizes[0], first, step, spec.dtype)

@@ -15,9 +15,7 @@ from engine.layers.creation.matrices import OneHot
 from engine.layers.creation.sequences import ARange
 from engine.layers.indexing.masking import _Triangle
 from engine.layers.indexing.slicing import Narrow, Select, Slice, SliceCopy, Windows, _Window
-from engine.layers.onnx.creation.creation import ConstantOfShape, Range
 from engine.layers.onnx.shape import shape as onnx
-from engine.layers.onnx.shape.pad import OnnxPad
 from engine.layers.operands.axes import checked_axes, checked_axis
 from engine.layers.shape import diagonal, expand, join, permute, shape, split
 from engine.layers.signal.fourier import _Shift
@@ -364,24 +362,10 @@ def padded(use: Use) -> Value:
     return items
 
 
-@rule(OnnxPad)
-def onnx_padded(use: Use) -> Value:
-    """Follow padding of the named axes, or of all."""
-    use.only("input")
-    items, rank = use.batch("input"), use["input"].rank
-    pads = [int(each) for each in use["pads"].constant("paddings")]
-    axes = use["axes"].constant("axes") if use["axes"].is_given else range(rank)
-    places = [checked_axis(int(axis), rank) for axis in axes]
-    count = len(places)
-    if any(pads[k] or pads[k + count] for k, axis in enumerate(places) if axis == items.axis):
-        raise MixesError("pads the batch axis")
-    return items
-
-
 @rule(
-    creation.Full, creation.LikeInput, creation.NewFull, ConstantOfShape,
+    creation.Full, creation.LikeInput, creation.NewFull,
     takes_sizes=True,
-)  # fmt: skip
+)
 def created(use: Use) -> Value:
     """Follow a tensor of equal elements."""
     value = use.find("fill_value")
@@ -392,15 +376,14 @@ def created(use: Use) -> Value:
     return made(use)
 
 
-@rule(ARange, Range, takes_sizes=True)
+@rule(ARange, takes_sizes=True)
 def ranged(use: Use) -> Value:
     """Follow the numbers from 0 on, one for each item."""
     known = {name: each.known() for name, each in use.named.items()}
-    start, step = ("start", "step") if isinstance(use.layer, ARange) else ("start", "delta")
     if any(value is None for value in known.values()):
         raise MixesError("takes numbers that are unknown before a run")
-    first = [_number(value) for value in known.get(start) or (0,)]
-    steps = [_number(value) for value in known.get(step) or (1,)]
+    first = [_number(value) for value in known.get("start") or (0,)]
+    steps = [_number(value) for value in known.get("step") or (1,)]
     shapes = use.result_shapes()
     if {*first} - {0, None} or {*steps} - {1, None} or only_axis(shapes) != (0, 1):
         raise MixesError("counts over the batch")
