@@ -21,21 +21,28 @@ from engine.promotion import broadcast_shapes, cast
 from engine.tensor import Array, Dim, Shape, TensorSpec, format_shape
 
 NOT_SELECTED: Final = 2147483647
+FIRST_AXES: Final = (-1, -1)
 _ONE_AXIS: Final = {"dim": "dims", "start": "starts", "end": "ends", "step": "steps", "select": "selects"}
 
 Bounds: TypeAlias = tuple[Dim, ...]
 
 
 class _Window(Rearrangement):
-    """Base of layers on a part of a tensor. ``dims`` are axes of the input, before any is removed by a select."""
+    """Base of layers on a part of a tensor.
+
+    ``dims`` are axes of the input, before any is removed by a select; (-1, -1) are the first ones, one for each start.
+    """
 
     dims: tuple[int, ...] = (0,)
     starts: Bounds = ()
     ends: Bounds = ()
     steps: Bounds = ()
     selects: Bounds = ()
+    backwards: bool = False
 
     def __post_init__(self) -> None:
+        if self.dims == FIRST_AXES:
+            object.__setattr__(self, "dims", tuple(range(len(self.starts))))
         for name, bounds in (
             ("starts", self.starts),
             ("ends", self.ends),
@@ -73,7 +80,7 @@ class _Window(Rearrangement):
 
     def _slice(self, item: int) -> slice:
         step = self.steps[item] if self.steps else 1
-        if step is not None and step < 1:
+        if step is not None and (step == 0 or (step < 0 and not self.backwards)):
             raise ParameterError("step must be positive", found=step)
         return slice(self.starts[item] if self.starts else None, self.ends[item] if self.ends else None, step)
 
@@ -90,7 +97,11 @@ def _checked_index(index: Dim, length: Dim) -> None:
 
 @register("Tensor.slice", renamed=_ONE_AXIS)
 class Slice(_Window):
-    """input[starts[0]:ends[0]:steps[0], ...] on the given axes, with the others whole."""
+    """input[starts[0]:ends[0]:steps[0], ...] on the given axes, with the others whole.
+
+    Parameters:
+        backwards: accept negative steps (ONNX).
+    """
 
     def infer(self, input: TensorSpec) -> TensorSpec:
         return TensorSpec(self._window_shape(input.shape), input.dtype)

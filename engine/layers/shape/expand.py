@@ -22,18 +22,30 @@ from engine.tensor import UNKNOWN, Array, Dim, Shape, TensorSpec, format_shape, 
 class Expand(Rearrangement):
     """Dimensions of size 1 repeated up to sizes, new ones added in front; -1 keeps a dimension.
 
+    Parameters:
+        both_ways: a size of 1, or none, keeps a dimension too (ONNX).
     Raises:
         ShapeError: a dimension of another size than 1 would change.
     """
 
     sizes: tuple[Dim, ...]
     implicit: bool = False
+    both_ways: bool = False
 
     def infer(self, input: TensorSpec) -> TensorSpec:
-        return TensorSpec(_expanded(input.shape, self.sizes), input.dtype)
+        return TensorSpec(self._shape(input.shape), input.dtype)
 
     def forward(self, input: Array) -> Array:
-        return np.broadcast_to(input, sizes(_expanded(input.shape, self.sizes)))
+        shape = sizes(self._shape(input.shape))
+        check_size(shape, input.dtype)
+        return np.broadcast_to(input, shape)
+
+    def _shape(self, shape: Shape) -> Shape:
+        if not self.both_ways:
+            return _expanded(shape, self.sizes)
+        if any(size is not None and size < 0 for size in self.sizes):
+            raise ShapeError("not a shape", found=format_shape(self.sizes), expected="sizes of 0 and more")
+        return broadcast_shapes(shape, self.sizes)
 
 
 @register("Tensor.expand_as")

@@ -50,11 +50,13 @@ class Reshape(_Reshaping):
             accepted: 0 for the input's own dimension (ONNX), and several -1, which old converters write for every
             dimension that differed between two traces. All but one are determined by the annotation and by the
             input's leading and trailing dimensions.
+        zero_copies: 0 always stands for the input's own dimension (ONNX).
     Raises:
         ShapeError: the numbers of elements differ, or more than one -1 remains.
     """
 
     shape: tuple[Dim, ...]
+    zero_copies: bool = False
     annotations: Annotations = NO_ANNOTATIONS
 
     def _shape(self, shape: Shape) -> Shape:
@@ -62,10 +64,10 @@ class Reshape(_Reshaping):
 
     def _wanted(self, input: Shape) -> Shape:
         shape, note = self.shape, self._announced()
+        if 0 in shape and (self.zero_copies or (note is not None and product(input) != 0)):
+            shape = tuple(_copied(dim, index, input) if dim == 0 else dim for index, dim in enumerate(shape))
         if note is None:
             return shape
-        if product(input) != 0 and 0 in shape:
-            shape = tuple(_copied(dim, index, input) if dim == 0 else dim for index, dim in enumerate(shape))
         if shape.count(-1) > 1 and None in note:
             shape = _with_known_dims(shape, input, note)
         return shape

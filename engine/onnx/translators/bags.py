@@ -98,10 +98,7 @@ class _Body:
     def _stretch(self, name: str) -> tuple[Value, Value, Value] | None:
         """Return the sliced vector and the vectors of its bounds; None if it is no such slice."""
         op = self._makers[name]
-        if op.type != "Slice" or op.params or op.labels != ("input", "starts", "ends", "axes"):
-            return None
-        axes = self._value(op.inputs[3])
-        if axes is None or axes.constant is None or axes.constant.tolist() != [0]:
+        if op.type != "Tensor.slice" or op.params != {"dims": (0,)} or op.labels != ("input", "starts", "ends"):
             return None
         whole, first, last = self._value(op.inputs[0]), self._bound(op.inputs[1]), self._bound(op.inputs[2])
         return None if whole is None or first is None or last is None else (whole, first, last)

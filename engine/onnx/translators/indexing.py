@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
+from engine.errors import ShapeError
+from engine.layers.indexing.slicing import FIRST_AXES
 from engine.onnx.translation.node import Node
 from engine.onnx.translation.registry import translates
 from engine.onnx.translation.value import Size, Value, constant
+from engine.tensor import UNKNOWN, TensorSpec
 
 _END = 2**31 - 1
 
@@ -76,35 +82,55 @@ def _halved(node: Node, x: Value, count: int, axis: int) -> list[Value]:
 
 
 @translates("Slice")
-def cut(node: Node) -> Value | list[Value]:
-    """Translate to Tensor.slice if the bounds are known and no step is negative."""
-    x = node.input(0)
-    starts, ends = node.integers(1, "starts"), node.integers(2, "ends")
-    axes, steps = node.integers(3, "axes"), node.integers(4, "steps")
-    gone = (node.is_given(3) and axes is None) or (node.is_given(4) and steps is None)
-    if starts is None or ends is None or gone or x.rank is None:
-        return node.same()
-    axes = tuple(range(len(starts))) if axes is None else axes
-    steps = (1,) * len(starts) if steps is None else steps
+def cut(node: Node) -> Value:
+    """Translate to Tensor.slice."""
+    x, names = node.input(0), ("starts", "ends", "axes", "steps")
+    known = {name: node.integers(place, name) for place, name in enumerate(names, start=1)}
+    starts, ends, axes, steps = (known[name] for name in names)
+    count = _length(node, 1) if starts is None else len(starts)
+    if axes is None and not node.is_given(3):
+        axes = known["axes"] = FIRST_AXES if count is None else tuple(range(count))
+    if steps is None and not node.is_given(4):
+        steps = known["steps"] = (1,) * (count or len(axes or ()))
+    if starts is None or ends is None or axes is None or steps is None or x.rank is None or min(steps, default=1) < 1:
+        return _cut_in_run(node, x, known)
     if not len(starts) == len(ends) == len(axes) == len(steps) or not all(-x.rank <= each < x.rank for each in axes):
-        return node.same()
-    if x.sizes is not None and x.constant is None and len(starts) == 1 and x.rank == 1 and steps[0]:
-        result = _cut(node, x, axes, starts, ends, steps)
-        if result.constant is None:
-            result.sizes = x.sizes[slice(starts[0], _bound(ends[0], steps[0]), steps[0])]
-        return result
-    return _cut(node, x, axes, starts, ends, steps)
+        found = f"starts {list(starts)}, ends {list(ends)}, axes {list(axes)}, steps {list(steps)}"
+        raise ShapeError("bounds do not fit", found=found, expected="as many of each, of axes that exist")
+    result = _cut(node, x, axes, starts, ends, steps)
+    if result.constant is None and x.sizes is not None and x.constant is None and len(starts) == 1 and x.rank == 1:
+        result.sizes = x.sizes[slice(starts[0], ends[0], steps[0])]
+    return result
 
 
-def _bound(end: int, step: int) -> int | None:
-    return None if step < 0 and end <= -_END else end
+def _length(node: Node, index: int) -> int | None:
+    spec = node.input(index).tensor
+    return spec.shape[0] if spec is not None and spec.rank == 1 else None
+
+
+def _cut_in_run(node: Node, x: Value, known: Mapping[str, tuple[int, ...] | None]) -> Value:
+    """Slice by bounds of the run, or backwards."""
+    operands, labels = [x], ["input"]
+    params: dict[str, Any] = {}
+    for place, (name, numbers) in enumerate(known.items(), start=1):
+        key = "dims" if name == "axes" else name
+        if numbers is None:
+            operands.append(node.input(place))
+            labels.append(key)
+        elif key != "steps" or set(numbers) != {1}:
+            params[key] = numbers
+    if min(known["steps"] or (-1,)) < 0:
+        params["backwards"] = True
+    result = node.make("Tensor.slice", *operands, labels=labels, **params)
+    if result.spec is UNKNOWN and x.tensor is not None:
+        spec = TensorSpec((None,) * x.tensor.rank, x.tensor.dtype)
+        result.spec = node.builder.annotations[result.name] = spec
+    return result
 
 
 def _cut(
     node: Node, x: Value, axes: tuple[int, ...], starts: tuple[int, ...], ends: tuple[int, ...], steps: tuple[int, ...]
 ) -> Value:
-    if min(steps, default=1) < 1 or len({axis % (x.rank or 1) for axis in axes}) != len(axes):
-        return node.same()[0]
     bounds = [
         (axis, start, min(end, _END), step) for axis, start, end, step in zip(axes, starts, ends, steps, strict=True)
     ]

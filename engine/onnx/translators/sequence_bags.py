@@ -14,6 +14,7 @@ from typing import Final
 
 import numpy as np
 
+from engine.layers.indexing.slicing import FIRST_AXES
 from engine.onnx.translation.builder import Builder
 from engine.onnx.translation.node import Node
 from engine.onnx.translation.value import Value, constant
@@ -26,7 +27,7 @@ _NAMES: Final = {
     "torch.index_select": ("input", "index"),
     "SequenceInsert": ("sequence", "item"),
     "Shape": ("input",),
-    "Slice": ("input", "starts", "ends", "axes"),
+    "Tensor.slice": ("input", "starts", "ends"),
 }
 _LOOP: Final = {"states": 2, "has_count": False, "has_condition": True}
 _ADDED: Final = re.compile(r"add\(@0,(\d+)\)")
@@ -335,8 +336,9 @@ class _Body:
         raise _OtherLoopError
 
     def _slice(self, op: Operator, operands: list[_Symbol]) -> _Symbol:
-        whole, first, last, *axes = operands
-        if op.params or axes not in ([], [_Number(0)]):
+        ends = op.params.get("ends")
+        whole, first, last = [*operands, _Number(ends[0])] if isinstance(ends, tuple) else operands  # type: ignore[arg-type]
+        if op.params["dims"] not in ((0,), FIRST_AXES):
             raise _OtherLoopError
         if isinstance(first, _Turn) and last == _Turn(first.more + 1):
             is_met = whole == _OFFSETS
@@ -416,7 +418,7 @@ _RULES: Final[dict[str, Callable[[_Body, Operator, list[_Symbol]], _Symbol]]] = 
     "Tensor.to": _Body._to,
     "pnnx.Expression": _Body._expression,
     "Shape": _Body._shape,
-    "Slice": _Body._slice,
+    "Tensor.slice": _Body._slice,
     "torch.eq": _Body._equal,
     "torch.gt": _Body._greater,
     "torch.lt": _Body._less,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.errors import ParameterError, ShapeError
+from engine.errors import ParameterError, ShapeError, UnsupportedOperatorError
 from engine.layers.onnx.operands.dtypes import DTYPES, NUMBERS
 from engine.onnx.translation.node import Node
 from engine.onnx.translation.registry import translates
@@ -43,19 +43,16 @@ def _is_rest(size: Size, shape: Sequence[Size]) -> bool:
     return size == -1 and shape[0] != 0 or (rest is not None and size == rest)
 
 
-@translates("Reshape", since=5)
-def reshape(node: Node) -> Value | list[Value]:
-    """Translate to Tensor.reshape if the sizes are constant or computed from known sizes."""
-    x, wanted = node.input(0), node.input(1)
-    own = x.shape_as()
-    if wanted.sizes is None or (node.number("allowzero", 0) and 0 in wanted.sizes):
-        return node.same()
-    sizes = list(wanted.sizes)
-    for k, size in enumerate(sizes):
-        if size == 0:
-            if own is None or k >= len(own):
-                return node.same()
-            sizes[k] = own[k]
+@translates("Reshape")
+def reshape(node: Node) -> Value:
+    """Translate to Tensor.reshape; before operator set 5 the sizes are an attribute."""
+    x, own, allows_zero = node.input(0), node.input(0).shape_as(), node.number("allowzero", 0)
+    wanted = constant(np.array(node.numbers("shape"))) if "shape" in node.attributes else node.input(1)
+    if wanted.sizes is None or any(size == 0 and (own is None or k >= len(own)) for k, size in enumerate(wanted.sizes)):
+        return node.make("Tensor.reshape", x, wanted, labels=("input", "shape"), zero_copies=not allows_zero)
+    if allows_zero and 0 in wanted.sizes:
+        return node.make("Tensor.reshape", x, wanted, labels=("input", "shape"))
+    sizes = [own[k] if size == 0 and own is not None else size for k, size in enumerate(wanted.sizes)]
     if -1 in sizes and own is not None and None not in (x.tensor.shape if x.tensor else (None,)):
         rest = product([size for size in sizes if isinstance(size, int) and size != -1])
         whole = product(x.tensor.shape) if x.tensor else None
@@ -64,57 +61,62 @@ def reshape(node: Node) -> Value | list[Value]:
     return reshaped(node, x, sizes)
 
 
-@translates("Reshape")
-def reshape_by_attribute(node: Node) -> list[Value]:
-    """Keep ONNX's layer; before operator set 5 the sizes are an attribute."""
-    return node.same(consumed_inputs=None)
-
-
 @translates("Flatten")
-def flatten(node: Node) -> Value | list[Value]:
-    """Translate to torch.flatten if exactly the first axis is kept; else keep ONNX's layer."""
-    rank, axis = node.input(0).rank, node.number("axis", 1)
-    if rank is None or rank < 2 or axis not in (1, 1 - rank):
-        return node.same()
-    return node.input(0) if rank == 2 else node.make("torch.flatten", node.input(0), start_dim=1, end_dim=-1)
+def flatten(node: Node) -> Value:
+    """Translate to torch.flatten of the axes before and of those behind; of no axes, to an axis of size 1."""
+    x, axis = node.input(0), node.number("axis", 1)
+    if x.rank is None:
+        if axis != 1:
+            raise UnsupportedOperatorError("the number of axes is not known before a run")
+        return node.make("Tensor.reshape", x, node.expression("[size(@0,0),-1]", x))
+    if not -x.rank <= axis <= x.rank:
+        raise ShapeError("axis is out of range", found=axis, expected=f"{-x.rank} to {x.rank}")
+    axis += x.rank if axis < 0 else 0
+    if axis in (0, x.rank):
+        whole = node.make("torch.flatten", x, start_dim=0, end_dim=-1)
+        return node.make("torch.unsqueeze", whole, dim=0 if axis == 0 else 1)
+    if x.rank - axis > 1:
+        x = node.make("torch.flatten", x, start_dim=axis, end_dim=-1)
+    return node.make("torch.flatten", x, start_dim=0, end_dim=axis - 1) if axis > 1 else x
 
 
 @translates("Transpose")
-def transpose(node: Node) -> Value | list[Value]:
+def transpose(node: Node) -> Value:
     """Translate to torch.permute."""
-    order = node.numbers("perm")
-    if not order and node.input(0).rank is None:
-        return node.same()
-    rank = len(order) or node.rank()
-    order = order or tuple(range(rank))[::-1]
-    if rank < 2 and order == tuple(range(rank)):
-        return node.input(0)
-    return node.make("torch.permute", node.input(0), dims=order)
+    x, order = node.input(0), node.numbers("perm")
+    if not order and x.rank is None:
+        return node.make("aten::numpy_T", x)
+    order = order or tuple(range(node.rank()))[::-1]
+    return x if order in ((), (0,)) else node.make("torch.permute", x, dims=order)
 
 
 @translates("Squeeze")
-def squeeze(node: Node) -> Value | list[Value]:
-    """Translate to torch.squeeze if the axes are constant."""
+def squeeze(node: Node) -> Value:
+    """Translate to torch.squeeze."""
     x, axes = node.input(0), node.integers(1, "axes")
     if x.constant is None and x.sizes is not None and len(x.sizes) == 1 and x.rank == 1:
         result = node.make("torch.squeeze", x, dim=(0,))
         result.sizes = x.sizes
         return result
-    if axes is None or x.tensor is None:
-        return node.same()
-    shape = x.tensor.shape
-    for axis in axes:
-        if not -len(shape) <= axis < len(shape) or shape[axis] not in (None, 1):
-            return node.same()
+    if axes is None:
+        given = node.optional(1)
+        return node.make(
+            "torch.squeeze", x, *(() if given is None else (given,)), labels=("input", "dim")[: 1 + (given is not None)]
+        )
+    shape = x.tensor.shape if x.tensor is not None else ()
+    if any(-len(shape) <= axis < len(shape) and shape[axis] not in (None, 1) for axis in axes):
+        raise ShapeError("an axis to leave out is not of size 1", found=str(x.tensor), expected=1)
     return node.make("torch.squeeze", x, dim=axes)
 
 
 @translates("Unsqueeze")
-def unsqueeze(node: Node) -> Value | list[Value]:
-    """Translate to torch.unsqueeze if the axes are constant."""
+def unsqueeze(node: Node) -> Value:
+    """Translate to torch.unsqueeze."""
     x, axes = node.input(0), node.integers(1, "axes")
-    if axes is None or x.rank is None:
-        return node.same()
+    if axes is None:
+        return node.make("torch.unsqueeze", x, node.input(1), labels=("input", "dim"))
+    if x.rank is None:
+        return node.make("torch.unsqueeze", x, dim=axes)
     rank = x.rank + len(axes)
     places = sorted(axis + rank if axis < 0 else axis for axis in axes)
     if len(set(places)) != len(places) or (places and not 0 <= places[0] <= places[-1] < rank):
@@ -171,36 +173,46 @@ def cast(node: Node) -> Value | list[Value]:
 
 
 @translates("Expand", since=8)
-def expand(node: Node) -> Value | list[Value]:
-    """Translate to Tensor.expand if the sizes are constant or computed from known sizes."""
+def expand(node: Node) -> Value:
+    """Translate to Tensor.expand."""
     x, wanted = node.input(0), node.input(1)
-    own = x.shape_as()
-    if own is None or wanted.sizes is None:
-        return node.same()
-    rank = max(len(own), len(wanted.sizes))
-    lefts: list[Size] = [1] * (rank - len(own)) + list(own)
-    rights: list[Size] = [1] * (rank - len(wanted.sizes)) + list(wanted.sizes)
-    sizes = []
-    for a, b in zip(lefts, rights, strict=True):
-        if not isinstance(a, int) and b != 1 and a != b:
-            return node.same()  # an unknown size may be 1
-        sizes.append(a if b == 1 or a == b else b if a == 1 else None)
-    if None in sizes:
-        return node.same()
-    if tuple(sizes) == own:
+    own, sizes = x.shape_as(), wanted.sizes
+    if wanted.rank is not None and wanted.rank > 1:  # a pair has the tensor whose shape it is
+        sizes = wanted.shape_as()
+    grown = _grown(own, sizes) if own is not None and sizes is not None else None
+    if grown is None:
+        shape = wanted if sizes is None else node.sizes(sizes)
+        return node.make("Tensor.expand", x, shape, labels=("input", "sizes"), both_ways=True)
+    if tuple(grown) == own:
         return x
-    if all(isinstance(size, int) for size in sizes):
-        return node.make("Tensor.expand", x, sizes=tuple(size for size in sizes if isinstance(size, int)))
-    return node.make("Tensor.expand", x, node.sizes([size for size in sizes if size is not None]))
+    if all(isinstance(size, int) for size in grown):
+        return node.make("Tensor.expand", x, sizes=tuple(size for size in grown if isinstance(size, int)))
+    return node.make("Tensor.expand", x, node.sizes(grown))
+
+
+def _grown(own: Sequence[Size], wanted: Sequence[Size]) -> list[Size] | None:
+    """Return the common shape of two; None if an unknown size may be 1."""
+    rank = max(len(own), len(wanted))
+    lefts, rights = ([1] * (rank - len(each)) + list(each) for each in (own, wanted))
+    sizes: list[Size] = []
+    for a, b in zip(lefts, rights, strict=True):
+        if b == 1 or a == b:
+            sizes.append(a)
+        elif a == 1:
+            sizes.append(b)
+        else:
+            return None
+    return sizes
 
 
 @translates("Tile", since=6)
-def tile(node: Node) -> Value | list[Value]:
+def tile(node: Node) -> Value:
     """Translate to torch.tile."""
-    repeats = node.integers(1, "repeats")
-    x = node.input(0)
-    if repeats is None or x.rank is None or len(repeats) != x.rank:
-        return node.same()
+    x, repeats = node.input(0), node.integers(1, "repeats")
+    if repeats is None:
+        return node.make("torch.tile", x, node.input(1), labels=("input", "dims"))
+    if x.rank not in (None, len(repeats)):
+        raise ShapeError("repeats do not fit", found=list(repeats), expected=f"{x.rank} numbers")
     return x if set(repeats) <= {1} else node.make("torch.tile", x, dims=repeats)
 
 

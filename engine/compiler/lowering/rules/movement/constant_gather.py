@@ -19,7 +19,6 @@ from engine.layers.convolution.fold import Unfold
 from engine.layers.convolution.pad import Pad
 from engine.layers.definition.layer import Layer
 from engine.layers.indexing import masking, selection, slicing
-from engine.layers.onnx.shape import shape as onnx_shape
 from engine.layers.shape import diagonal, expand, join, permute, shape
 from engine.layers.signal.fourier import FftShift, IfftShift
 from engine.layers.vision import shuffle
@@ -32,7 +31,7 @@ MOVES_FIRST: tuple[type[Layer], ...] = (
     Pad, Unfold, FftShift, IfftShift, diagonal.DiagonalEmbed, expand.Repeat,
     expand.RepeatInterleave, expand.Tile, 
     masking.LowerTriangle, masking.UpperTriangle,
-    onnx_shape.OnnxExpand, onnx_shape.OnnxSlice, onnx_shape.OnnxTile, permute.Flip,
+    permute.Flip,
     permute.Roll, selection.IndexSelect, selection.Take,
     selection.TakeAlongDim, shape.AsStrided, shuffle.ChannelShuffle,
     shuffle.PixelShuffle, shuffle.PixelUnshuffle, slicing.Windows,

@@ -21,18 +21,12 @@ from engine.layers.creation.matrices import MeshGrid
 from engine.layers.definition.layer import Layer
 from engine.layers.elementwise import complex, identity
 from engine.layers.indexing import slicing
-from engine.layers.onnx.shape import shape as onnx_shape
 from engine.layers.shape import diagonal, expand, join, permute, split
 from engine.layers.vision import shuffle
 from engine.passes import JOINS
 from engine.passes.support import permutations
 
-_NUMBERED_RESHAPES = (
-    onnx_shape.OnnxReshape, onnx_shape.OnnxFlatten, onnx_shape.OnnxSqueeze, onnx_shape.OnnxUnsqueeze
-)  # fmt: skip
-NUMBERED = (*_NUMBERED_RESHAPES, onnx_shape.OnnxSlice, onnx_shape.OnnxExpand)
-"""ONNX layers that take numbers beside their operand."""
-RESHAPES = (*permutations.VIEWS, *_NUMBERED_RESHAPES)
+RESHAPES = permutations.VIEWS
 """Layers that change only the shape, with the elements in the same order."""
 VIEWS = (
     *RESHAPES,
@@ -42,8 +36,6 @@ VIEWS = (
     permute.Reversal,
     permute.BatchTranspose,
     permute.MoveDim,
-    onnx_shape.OnnxSlice,
-    onnx_shape.OnnxExpand,
     slicing.Slice,
     slicing.Narrow,
     slicing.Windows,
@@ -63,9 +55,7 @@ VIEWS = (
 )
 # Most dimensions of a roll, each of which doubles the copies.
 MAX_ROLLED = 3
-CHANNEL_SELECTORS.update(
-    (slicing.Slice, slicing.Narrow, onnx_shape.OnnxSlice, split.Split, split.Chunk, split.TensorSplit)
-)
+CHANNEL_SELECTORS.update((slicing.Slice, slicing.Narrow, split.Split, split.Chunk, split.TensorSplit))
 
 
 @kernels_for(*VIEWS)
@@ -78,8 +68,6 @@ def lower_view(context: Context) -> Lowered:
         x = arguments[0] = context.lowering.stored(x)
     if not isinstance(x, View):
         raise NotLoweredError("its operand is a constant")
-    if isinstance(layer, NUMBERED) and any(isinstance(each, View) for each in arguments[1:]):
-        raise NotLoweredError("one of its parameters is known only at run time")
     results = layer.forward(*(each.meta if isinstance(each, View) else each for each in arguments))
     several = list(results) if isinstance(results, list | tuple) else [results]
     unpacked = _unpacked(context) if isinstance(results, list | tuple) else None

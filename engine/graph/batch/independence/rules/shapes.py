@@ -15,7 +15,6 @@ from engine.layers.creation.matrices import OneHot
 from engine.layers.creation.sequences import ARange
 from engine.layers.indexing.masking import _Triangle
 from engine.layers.indexing.slicing import Narrow, Select, Slice, SliceCopy, Windows, _Window
-from engine.layers.onnx.shape import shape as onnx
 from engine.layers.operands.axes import checked_axes, checked_axis
 from engine.layers.shape import diagonal, expand, join, permute, shape, split
 from engine.layers.signal.fourier import _Shift
@@ -64,8 +63,7 @@ def made(use: Use) -> Value:
 
 
 @rule(
-    shape._Reshaping, shape.ReshapeAs, shape.Squeeze, onnx.OnnxReshape, onnx.OnnxSqueeze, onnx.OnnxUnsqueeze,
-    onnx.OnnxFlatten, takes_numbers=True, takes_sizes=True,
+    shape._Reshaping, shape.ReshapeAs, shape.Squeeze, takes_numbers=True, takes_sizes=True,
 )  # fmt: skip
 def reshaped(use: Use) -> Value:
     """Follow elements in their order: the batch axis is where each item has as many elements before and after it."""
@@ -124,7 +122,7 @@ def embedded(use: Use) -> Value:
     return items.at([axis for axis in range(rank + 1) if axis not in plane][items.axis])
 
 
-@rule(expand.Expand, expand.ExpandAs, onnx.OnnxExpand, takes_numbers=True, takes_sizes=True)
+@rule(expand.Expand, expand.ExpandAs, takes_numbers=True, takes_sizes=True)
 def expanded(use: Use) -> Value:
     """Follow axes of size 1 that are repeated, and new leading ones."""
     source = use.first
@@ -143,7 +141,7 @@ def expanded(use: Use) -> Value:
     return Items(axis, *like.value.layout) if like.is_items else Items(axis, inner=inner)
 
 
-@rule(expand._Tiling, onnx.OnnxTile, takes_sizes=True)
+@rule(expand._Tiling, takes_sizes=True)
 def tiled(use: Use) -> Value:
     """Follow a tensor that is repeated along each axis."""
     source, shapes = use.first, use.result_shapes()
@@ -324,31 +322,6 @@ def axis_range(use: Use) -> Value:
 def windows(use: Use) -> Value:
     """Follow overlapping windows of an axis; a new last axis holds their elements."""
     return kept(use.batch(), (checked_axis(use.layer.dim, use.first.rank),), "cuts")  # type: ignore[attr-defined]
-
-
-@rule(onnx.OnnxSlice, takes_sizes=True)
-def onnx_slice(use: Use) -> Value:
-    """Follow a part of some axes."""
-    items, source = use.batch("input"), use["input"]
-    layer: Any = use.layer
-    names = ("starts", "ends", "axes", "steps")
-    known = {name: use[name].known() for name in names}
-    if any(value is None for value in known.values()):
-        raise MixesError("takes bounds that are unknown before a run")
-    others: list[dict[int, slice]] = []
-    for k, spec in enumerate(source.specs):
-        bounds = layer._bounds(spec.rank, *(known[name][k] for name in names)) or {}  # type: ignore[index]
-        piece = bounds.pop(items.axis, None)
-        others.append(bounds)
-        if piece is None:
-            continue
-        length = spec.shape[items.axis]
-        is_end = piece.stop == length and has_sizes(use["ends"].value) or piece.stop >= _TO_THE_END
-        if piece.start != 0 or piece.step != 1 or not is_end:
-            raise MixesError("cuts the batch axis")
-    if any(each != others[0] for each in others):
-        raise MixesError("takes a parameter that depends on the number of items")
-    return items
 
 
 @rule(Pad)
