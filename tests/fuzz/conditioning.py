@@ -26,7 +26,6 @@ from engine.layers.normalisation.layer_norm import LayerNorm, LayerNormStatistic
 from engine.layers.normalisation.norm import BatchNorm, GroupNorm, InstanceNorm, Norm
 from engine.layers.onnx.products.conv import Windowed
 from engine.layers.onnx.products.matmul import Gemm
-from engine.layers.onnx.shape.signal import DFT, STFT
 from engine.layers.onnx.vision.resize import Resize
 from engine.layers.signal.fourier import OneAxis, SeveralAxes
 from engine.layers.signal.short_time_fourier import InverseSpectrogram, Istft, Spectrogram, Stft
@@ -35,7 +34,7 @@ from engine.tensor import BFLOAT16, Array, Shape
 
 _CONVOLUTIONS: Final = (Conv, ConvTranspose, StridedSameConv, Windowed)
 _ATTENTION: Final = (MultiheadAttention, ScaledDotProductAttention, TransformerEncoderLayer)
-_TRANSFORMS: Final = (DFT, InverseSpectrogram, Istft, OneAxis, STFT, SeveralAxes, Spectrogram, Stft)
+_TRANSFORMS: Final = (InverseSpectrogram, Istft, OneAxis, SeveralAxes, Spectrogram, Stft)
 _STANDARDISING: Final = (BatchNorm, GroupNorm, InstanceNorm, LayerNorm, LayerNormStatistics)
 _PRODUCTS: Final = (AddMatmul, Einsum, Gemm, Linear, Matmul)
 SUMS: Final = (*_CONVOLUTIONS, *_ATTENTION, *_TRANSFORMS, *_STANDARDISING, *_PRODUCTS, AffineGrid, Norm,

@@ -14,7 +14,6 @@ from engine.onnx.translation.value import Value
 @translates("MatMulInteger", since=10)
 @translates("LpPool", "GlobalLpPool", "MaxRoiPool", "MaxUnpool")
 @translates("BitCast", since=26)
-@translates("DFT", "STFT", "MelWeightMatrix", since=17)
 @translates("SequenceAt", "SequenceInsert", "SequenceErase", "SequenceLength", since=11)
 @translates("SequenceEmpty", "SplitToSequence", since=11)
 @translates("OptionalGetElement", "OptionalHasElement", since=15)

@@ -7,7 +7,6 @@ FFT; numpy computes long ones.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,16 +15,13 @@ import numpy as np
 
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.fusion import Result, unfused
-from engine.compiler.lowering.rules.composition import Composition
-from engine.compiler.lowering.rules.products.linear import linear_step, multiply_frames, rows_as_image
+from engine.compiler.lowering.rules.products.linear import linear_step, rows_as_image
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import COMPLEX64, KernelStep, Lowered, NotLoweredError, as_words, derived
 from engine.compiler.storage import FLOAT32, View, row_major
-from engine.ir.dims import hint, specialise
 from engine.layers.definition.layer import Layer
-from engine.layers.onnx.shape.signal import DFT, STFT
 from engine.layers.signal.fourier import OneAxis, SeveralAxes
-from engine.tensor import Array, TensorSpec
+from engine.tensor import Array
 
 # Largest matrix for few rows and for many rows; beyond that an FFT, which takes n log n, is faster.
 FEW_PRODUCTS, MAX_PRODUCTS = 2**16, 2**19
@@ -94,62 +90,3 @@ def _transformed(context: Context, x: View, stage: _Stage, steps: list[KernelSte
 def _as_floats(matrix: Array) -> Array:
     """Return columns of complex numbers as two columns each."""
     return matrix.view(np.float64) if matrix.dtype.kind == "c" else matrix
-
-
-@kernels_for(DFT)
-def lower_dft(context: Context) -> Lowered:
-    """Lower the transform along one axis."""
-    layer, x, composition = context.layer(DFT), context.tensor(0), Composition(context)
-    given = [context.argument(index) for index in (1, 2)]
-    if any(isinstance(each, View) for each in given):
-        raise NotLoweredError("its length or axis is known only at run time")
-    length, axis = layer.length_and_axis(TensorSpec(x.shape, FLOAT32), *given)
-    if length is None or axis is None:
-        raise NotLoweredError("its length or axis is known only at run time")
-    moved = derived(x, x.meta.moveaxis(axis, -2))
-    *lead, size, parts = moved.shape
-    size, length = specialise((size, length))  # the matrix of the transform is a constant
-    units = _units(size, parts, 2 * length, hint(math.prod(lead)))
-    matrix = np.asarray(layer.forward(units, length, 1))
-    target = row_major((*lead, *matrix.shape[1:]), FLOAT32)
-    lines = derived(target, target.meta.reshape(-1, matrix[0].size))
-    apart = composition.shaped(moved, (1, -1, size * parts))
-    multiply_frames(composition, apart, lines, _weight(matrix))
-    return context.lowered(derived(target, target.meta.moveaxis(-2, axis)), *composition.steps)
-
-
-@kernels_for(STFT)
-def lower_stft(context: Context) -> Lowered:
-    """Lower the transforms of all frames, with the window in the matrix."""
-    layer, x, composition = context.layer(STFT), context.tensor(0), Composition(context)
-    others: list[Any] = [context.argument(index) for index in (1, 2, 3)]
-    if any(isinstance(each, View) for each in others):
-        raise NotLoweredError("its window or step is known only at run time")
-    window, frame_length = layer.window_and_length(*others[1:])
-    batch, count, bins, _ = context.result_spec.sizes
-    size, parts = len(window) if window is not None else int(np.reshape(frame_length, ())), x.shape[2]
-    units = _units(size, parts, 2 * bins, batch * count)
-    matrix = np.asarray(layer.forward(units, 1, window, frame_length))
-    signals = composition.shaped(x, (batch, x.shape[1] * parts))
-    if signals.strides[1] != 1:
-        copied = row_major(signals.shape, FLOAT32)
-        composition.steps.append(context.copy(signals, copied))
-        signals = copied
-    steps = signals.meta.strides
-    hop = int(np.reshape(others[0], ())) * parts * steps[1]
-    overlapping = signals.meta.as_strided((batch, count, size * parts), (steps[0], hop, steps[1]))
-    target = row_major((batch, count, bins, 2), FLOAT32)
-    lines = derived(target, target.meta.reshape(batch * count, -1))
-    multiply_frames(composition, derived(signals, overlapping), lines, _weight(matrix))
-    return context.lowered(target, *composition.steps)
-
-
-def _units(size: int, parts: int, results: int, rows: int) -> Array:
-    """Return the unit vectors, (size * parts, size, parts)."""
-    if size * parts * results > (MAX_PRODUCTS if rows >= MANY_ROWS else FEW_PRODUCTS):
-        raise NotLoweredError("numpy is faster for so many points")
-    return np.eye(size * parts).reshape(-1, size, parts)
-
-
-def _weight(matrix: Array) -> Array:
-    return np.ascontiguousarray(matrix.reshape(len(matrix), -1).T, np.float32)

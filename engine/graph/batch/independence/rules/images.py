@@ -13,7 +13,6 @@ from engine.layers.onnx.pooling import global_pool
 from engine.layers.onnx.pooling import pool as onnx_pool
 from engine.layers.onnx.products import conv as onnx_conv
 from engine.layers.onnx.products import deform as onnx_deform
-from engine.layers.onnx.shape.signal import STFT
 from engine.layers.onnx.vision import resize
 from engine.layers.pooling import adaptive_pool, max_pool, pool, unpool
 from engine.layers.quantised.quantised_product import QuantisedConv2d
@@ -193,9 +192,3 @@ def spectrum(use: Use) -> Value:
     if use[name].rank < (3 if back else 2):
         raise MixesError("works along the batch axis")
     return first_axis(use, name)
-
-
-@rule(STFT)
-def onnx_spectrum(use: Use) -> Value:
-    """Follow signals to the spectra of their windows, as ONNX does."""
-    return first_axis(use, "signal")

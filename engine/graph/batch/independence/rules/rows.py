@@ -10,7 +10,6 @@ from engine.graph.batch.independence.values import Items, MixesError, Value
 from engine.layers.linear.linalg_norm import SingularNorm
 from engine.layers.normalisation import layer_norm, softmax
 from engine.layers.onnx.elementwise.arithmetic import Det
-from engine.layers.onnx.shape.signal import DFT
 from engine.layers.operands.axes import checked_axes, checked_axis
 from engine.layers.reduction import extremum, reduction, scan
 from engine.layers.signal.fourier import OneAxis, SeveralAxes
@@ -89,17 +88,6 @@ def along_several(use: Use) -> Value:
     """Follow a transform along several axes."""
     axes, _ = use.layer.along(use.first.shape)  # type: ignore[attr-defined]
     return kept(use.batch(), axes, "transforms")
-
-
-@rule(DFT)
-def transform(use: Use) -> Value:
-    """Follow a transform along an axis; the last axis holds real and imaginary parts."""
-    use.only("input")
-    given = [use[name].constant("axes") if use[name].is_given else None for name in ("dft_length", "axis")]
-    _, axis = use.layer.length_and_axis(use["input"].spec, *given)  # type: ignore[attr-defined]
-    if axis is None:
-        raise MixesError("works along an axis that is unknown before a run")
-    return kept(use.batch("input"), (axis, use["input"].rank - 1), "works along")
 
 
 @rule(layer_norm._TrailingNorm, layer_norm.LayerNormStatistics)
