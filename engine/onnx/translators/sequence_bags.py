@@ -1,16 +1,17 @@
 """Embedding bags that PyTorch's newer exporter writes as a loop inserting one pooled row an iteration into a sequence.
 
-The body is evaluated with symbols instead of values: ``k + 1``, ``offsets[k]``, the rows between two offsets, their
-sum. If the inserted row is a pooled range of rows, the whole loop becomes one ``EmbeddingBags``. The loop is kept if
-the body uses an operator that has no symbol here.
+The body is evaluated with symbols instead of values: ``("turn", 1)`` for the iteration number plus 1, ``("bound", 0)``
+for the offset there, ``"rows"`` for the rows between two offsets, ``("pooled", "sum")`` for their sum,
+``("outer", name)`` for a value outside the loop, ``("size", name)`` for the length of such a vector, ``("number", 3)``
+for a constant. If the inserted row is a pooled range of rows, the whole loop becomes one ``EmbeddingBags``. The loop is
+kept if the body uses an operator that has no symbol here.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -38,61 +39,8 @@ class _OtherLoopError(Exception):
     """Loop that does not compute embedding bags."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Outer:
-    """Name of a value outside the loop."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Number:
-    """Constant with one element."""
-
-    value: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Size:
-    """Length of a vector outside the loop."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Turn:
-    """Iteration number plus ``more``."""
-
-    more: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Bound:
-    """Offset at the iteration number plus ``more``."""
-
-    more: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Fact:
-    """Symbol without fields: the sequence, the offsets, zeros, the bag's length, its rows, or a condition."""
-
-    kind: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Pooled:
-    """Pooled rows of the bag."""
-
-    mode: str
-
-
-_Symbol = _Outer | _Number | _Size | _Turn | _Bound | _Fact | _Pooled
-_START, _END = _Bound(0), _Bound(1)
-_SEQUENCE, _INSERTED = _Fact("sequence"), _Fact("sequence with the row")
-_ZEROS, _LENGTH, _ROWS, _OFFSETS = (_Fact(each) for each in ("zeros", "length", "rows", "offsets"))
-_LAST_TURN = _Fact("last turn")
-_IS_EMPTY, _IS_FILLED, _IS_LAST, _GOES_ON = (_Fact(each) for each in ("is empty", "is filled", "is last", "goes on"))
+_Symbol: TypeAlias = Any
+_START, _END = ("bound", 0), ("bound", 1)
 
 
 def sequence_bags(node: Node, sequence: Value) -> Value | None:
@@ -189,18 +137,18 @@ class _Body:
         Raises:
             _OtherLoopError: the loop does not compute bags.
         """
-        states: list[_Symbol] = [_Turn(0), _Turn(0)]
-        states[self._place] = _SEQUENCE
+        states: list[_Symbol] = [("turn", 0), ("turn", 0)]
+        states[self._place] = "sequence"
         captured = [self._outer(name) for name in self._loop.inputs[3:]]
-        row: list[_Pooled] = []
-        goes_on, *after = self._results(self._body, [_Fact("turn"), _GOES_ON, *states, *captured], row)
-        wanted: list[_Symbol] = [_Turn(1), _Turn(1)]
-        wanted[self._place] = _INSERTED
-        if goes_on != _GOES_ON or after != wanted or len(row) != 1:
+        row: list[str] = []
+        goes_on, *after = self._results(self._body, ["number", "goes on", *states, *captured], row)
+        wanted: list[_Symbol] = [("turn", 1), ("turn", 1)]
+        wanted[self._place] = "sequence with the row"
+        if goes_on != "goes on" or after != wanted or len(row) != 1:
             raise _OtherLoopError
-        return row[0].mode
+        return row[0]
 
-    def _count(self) -> _Number | _Size:
+    def _count(self) -> _Symbol:
         """Return the trip count, compared with the next iteration number: a constant or the length of a vector."""
         makers = {name: op for op in self._body.operators for name in op.outputs}
         goes_on = makers[next(op.inputs[0] for op in self._body.operators if op.type == "pnnx.Output")]
@@ -212,26 +160,26 @@ class _Body:
         else:  # captured: the body's inputs are iteration number, condition, two states, captured values
             handed = [op.outputs[0] for op in self._body.operators if op.type == "pnnx.Input"]
             found = self._outer(self._loop.inputs[3:][handed[4:].index(goes_on.inputs[1])])
-        if isinstance(found, _Number) and found.value < 1 or not isinstance(found, _Number | _Size):
+        if found[0] not in ("number", "size") or found[0] == "number" and found[1] < 1:
             raise _OtherLoopError
         return found
 
     def _begins(self, condition: Value) -> bool:
         """Return whether the first iteration runs whenever there is a bag."""
         if condition.constant is not None:
-            return isinstance(self._turns, _Number) and bool(condition.constant.all())
+            return bool(self._turns[0] == "number" and condition.constant.all())
         maker = self._builder.maker(condition)
         if maker is None or maker.type != "torch.lt":
             return False
         first, count = maker.inputs
-        return _is_one(self._builder.value(first).constant, 0) and self._outer(count) == self._turns
+        return _is_one(self._builder.value(first).constant, 0) and bool(self._outer(count) == self._turns)
 
     def _outer(self, name: str) -> _Symbol:
         """Return the symbol of a value outside the loop."""
         maker = self._builder.maker(self._builder.value(name))
         if maker is not None and maker.type in ("Size", "Shape") and not maker.params:
             return self._size(maker.inputs[0])
-        return _Outer(name)
+        return "outer", name
 
     def _size(self, name: str) -> _Symbol:
         """Return the symbol of the length of a vector; reshaping a vector to a vector keeps its length."""
@@ -242,10 +190,10 @@ class _Body:
             if before.rank != 1:
                 break
             vector, maker = before, self._builder.maker(before)
-        return _Size(vector.name) if vector.rank == 1 else _Outer(name)
+        return ("size", vector.name) if vector.rank == 1 else ("outer", name)
 
-    def _results(self, graph: Graph, given: Sequence[_Symbol], row: list[_Pooled]) -> list[_Symbol]:
-        """Evaluate a graph and append the rows it inserts into the sequence to ``row``."""
+    def _results(self, graph: Graph, given: Sequence[_Symbol], row: list[str]) -> list[_Symbol]:
+        """Evaluate a graph and append how the rows it inserts into the sequence are pooled to ``row``."""
         handed, known, results = iter(given), dict[str, _Symbol](), list[_Symbol]()
         for op in graph.operators:
             if op.type == "pnnx.Input":
@@ -254,26 +202,26 @@ class _Body:
                 results.append(known[op.inputs[0]])
             elif op.type == "pnnx.Attribute":
                 known[op.outputs[0]] = self._constant(op.attributes["data"].data)
-            elif op.type == "SequenceInsert" and not row and [known[name] for name in op.inputs[:1]] == [_SEQUENCE]:
+            elif op.type == "SequenceInsert" and not row and [known[name] for name in op.inputs[:1]] == ["sequence"]:
                 row.append(self._pooled(op, known))
-                known[op.outputs[0]] = _INSERTED
+                known[op.outputs[0]] = "sequence with the row"
             else:
                 known[op.outputs[0]] = self._evaluated(op, [known[name] for name in op.inputs])
         return results
 
-    def _pooled(self, op: Operator, known: dict[str, _Symbol]) -> _Pooled:
-        inserted = known[op.inputs[1]]
-        if len(op.inputs) != 2 or not _is_in_order(op) or not isinstance(inserted, _Pooled):
+    def _pooled(self, op: Operator, known: dict[str, _Symbol]) -> str:
+        kind, mode = known[op.inputs[1]]
+        if len(op.inputs) != 2 or not _is_in_order(op) or kind != "pooled":
             raise _OtherLoopError
-        return inserted
+        return str(mode)
 
     def _constant(self, data: Array) -> _Symbol:
         if data.size == 1:
-            return _Number(float(data.reshape(-1)[0]))
+            return "number", float(data.reshape(-1)[0])
         if data.ndim == 2 and data.shape[0] == 1 and not data.any():
-            return _ZEROS
+            return "zeros"
         if data.ndim == 1 and self._is_offsets(constant(data)):
-            return _OFFSETS
+            return "offsets"
         raise _OtherLoopError
 
     def _is_offsets(self, vector: Value) -> bool:
@@ -288,8 +236,8 @@ class _Body:
         return np.array_equal(vector.constant, self.offsets.constant)
 
     def _has_turns(self, offsets: Value) -> bool:
-        if isinstance(self._turns, _Number):
-            return offsets.tensor is not None and offsets.tensor.shape == (self._turns.value + 1,)
+        if self._turns[0] == "number":
+            return offsets.tensor is not None and offsets.tensor.shape == (self._turns[1] + 1,)
         parts = self._joined(offsets)
         if len(parts) != 2 or self._size(parts[0].name) != self._turns:
             return False
@@ -303,54 +251,63 @@ class _Body:
         return [self._builder.value(name) for name in maker.inputs]
 
     def _evaluated(self, op: Operator, operands: list[_Symbol]) -> _Symbol:
+        if not _is_in_order(op):
+            raise _OtherLoopError
         params = {key: value for key, value in op.params.items() if key != "allow_empty"}
-        if op.type in _POOLS and params == _ROW and operands == [_ROWS]:
-            return _Pooled(_POOLS[op.type])
-        rule = _RULES.get(op.type)
-        if rule is None or not _is_in_order(op):
-            raise _OtherLoopError
-        return rule(self, op, operands)
-
-    def _reshape(self, op: Operator, operands: list[_Symbol]) -> _Symbol:
-        if op.params != {"shape": (1,)} or not isinstance(operands[0], _Turn):
-            raise _OtherLoopError
-        return operands[0]
-
-    def _to(self, op: Operator, operands: list[_Symbol]) -> _Symbol:
-        if operands != [_LENGTH]:
-            raise _OtherLoopError
-        return _LENGTH
-
-    def _expression(self, op: Operator, operands: list[_Symbol]) -> _Symbol:
-        text = str(op.params["expr"])
-        if operands == [self._turns] and text == "sub(@0,1)":
-            return _LAST_TURN
-        if operands == [_Pooled("sum"), _LENGTH] and text == "div(@0,@1)":
-            return _Pooled("mean")
-        if text == "sub(@0,@1)" and operands[1:] == [_START] and self._is_end(operands[0]):
-            return _LENGTH
-        if (added := _ADDED.fullmatch(text)) and isinstance(operands[0], _Turn):
-            return _Turn(operands[0].more + int(added[1]))
-        if (whole := _SUBTRACTED.fullmatch(text)) and operands == [_START] and self._is_end(_Number(float(whole[1]))):
-            return _LENGTH
+        last = ("number", self._turns[1] - 1) if self._turns[0] == "number" else "last turn"
+        match (op.type, *operands):
+            case ("torch.sum" | "torch.mean" | "torch.amax", "rows") if params == _ROW:
+                return "pooled", _POOLS[op.type]
+            case ("Tensor.reshape", ("turn", _)) if params == {"shape": (1,)}:
+                return operands[0]
+            case ("Tensor.to", "length"):
+                return "length"
+            case ("pnnx.Expression", *_):
+                return self._expression(str(op.params["expr"]), operands)
+            case ("Shape", ("outer", name)) if params in ({}, {"start": 0, "end": 1}):
+                return self._size(name)
+            case ("Tensor.slice", *_) if params.get("dims") in ((0,), FIRST_AXES):
+                ends: Any = params.get("ends")
+                return self._slice(*operands, *([] if ends is None else [("number", ends[0])]))
+            case ("torch.eq", *_) if operands in ([_START, _END], [_END, _START]):
+                return "is empty"
+            case ("torch.eq", ("turn", 0), place) if place == last:
+                return "is last"
+            case ("torch.gt", "length", ("number", 0)):
+                return "is filled"
+            case ("torch.lt", ("turn", 1), count) if count == self._turns:
+                return "goes on"
+            case ("onnx.If", condition, *captured):
+                return self._branch(op, condition, captured)
         raise _OtherLoopError
 
-    def _slice(self, op: Operator, operands: list[_Symbol]) -> _Symbol:
-        ends = op.params.get("ends")
-        whole, first, last = [*operands, _Number(ends[0])] if isinstance(ends, tuple) else operands  # type: ignore[arg-type]
-        if op.params["dims"] not in ((0,), FIRST_AXES):
-            raise _OtherLoopError
-        if isinstance(first, _Turn) and last == _Turn(first.more + 1):
-            is_met = whole == _OFFSETS
-            if isinstance(whole, _Outer):
-                is_met = self._is_offsets(self._builder.value(whole.name))
-            if is_met and first.more in (0, 1):
-                return _Bound(first.more)
-        elif first == _START and self._is_end(last) and isinstance(whole, _Outer):
-            rows = self._builder.value(whole.name)
+    def _expression(self, text: str, operands: list[_Symbol]) -> _Symbol:
+        added, whole = _ADDED.fullmatch(text), _SUBTRACTED.fullmatch(text)
+        match (text, *operands):
+            case ("sub(@0,1)", count) if count == self._turns:
+                return "last turn"
+            case ("div(@0,@1)", ("pooled", "sum"), "length"):
+                return "pooled", "mean"
+            case ("sub(@0,@1)", end, ("bound", 0)) if self._is_end(end):
+                return "length"
+            case (_, ("turn", more)) if added:
+                return "turn", more + int(added[1])
+            case (_, ("bound", 0)) if whole and self._is_end(("number", float(whole[1]))):
+                return "length"
+        raise _OtherLoopError
+
+    def _slice(self, whole: _Symbol, first: _Symbol, last: _Symbol) -> _Symbol:
+        if first[0] == "turn" and last == ("turn", first[1] + 1):
+            is_met = whole == "offsets"
+            if whole[0] == "outer":
+                is_met = self._is_offsets(self._builder.value(whole[1]))
+            if is_met and first[1] in (0, 1):
+                return "bound", first[1]
+        elif first == _START and self._is_end(last) and whole[0] == "outer":
+            rows = self._builder.value(whole[1])
             if self.rows is None or self.rows.name == rows.name:
                 self.rows = rows
-                return _ROWS
+                return "rows"
         raise _OtherLoopError
 
     def _is_end(self, symbol: _Symbol) -> bool:
@@ -363,44 +320,19 @@ class _Body:
         if last is None and (parts := self._joined(self.offsets)):
             last = parts[-1].constant
             if last is None:
-                return isinstance(symbol, _Size) and self._outer(parts[-1].name) == symbol
-        return isinstance(symbol, _Number) and _is_one(last, int(symbol.value))
+                return bool(symbol[0] == "size" and self._outer(parts[-1].name) == symbol)
+        return symbol[0] == "number" and _is_one(last, int(symbol[1]))
 
-    def _shape(self, op: Operator, operands: list[_Symbol]) -> _Symbol:
-        """Return the symbol of a Shape operator: the length of a vector."""
-        (vector,) = operands
-        if op.params not in ({}, {"start": 0, "end": 1}) or not isinstance(vector, _Outer):
-            raise _OtherLoopError
-        return self._size(vector.name)
-
-    def _equal(self, op: Operator, operands: list[_Symbol]) -> _Symbol:
-        if operands in ([_START, _END], [_END, _START]):
-            return _IS_EMPTY
-        last = _Number(self._turns.value - 1) if isinstance(self._turns, _Number) else _LAST_TURN
-        if operands == [_Turn(0), last]:
-            return _IS_LAST
-        raise _OtherLoopError
-
-    def _greater(self, op: Operator, operands: list[_Symbol]) -> _Symbol:
-        if operands != [_LENGTH, _Number(0)]:
-            raise _OtherLoopError
-        return _IS_FILLED
-
-    def _less(self, op: Operator, operands: list[_Symbol]) -> _Symbol:
-        if operands != [_Turn(1), self._turns]:
-            raise _OtherLoopError
-        return _GOES_ON
-
-    def _branch(self, op: Operator, operands: list[_Symbol]) -> _Symbol:
+    def _branch(self, op: Operator, condition: _Symbol, captured: list[_Symbol]) -> _Symbol:
         """Return the symbol of both branches: an empty bag is zeros, and only the last iteration may know its end."""
-        condition, *captured = operands
-        then, other = self._branches(op, captured, is_last=condition == _IS_LAST)
-        if condition == _IS_EMPTY and then == _ZEROS:
-            return other
-        if condition == _IS_FILLED and (then, other) == (_Pooled("mean"), _Pooled("sum")):
-            return then  # sum and mean of an empty bag are both zeros
-        if condition == _IS_LAST and then == other:
-            return then
+        then, other = self._branches(op, captured, is_last=condition == "is last")
+        match condition, then, other:
+            case "is empty", "zeros", _:
+                return other
+            case "is filled", ("pooled", "mean"), ("pooled", "sum"):
+                return then  # sum and mean of an empty bag are both zeros
+            case "is last", _, _ if then == other:
+                return then
         raise _OtherLoopError
 
     def _branches(self, op: Operator, captured: list[_Symbol], *, is_last: bool) -> Iterator[_Symbol]:
@@ -408,22 +340,9 @@ class _Body:
             graph = op.subgraphs[name]
             count = sum(each.type == "pnnx.Input" for each in graph.operators)
             before, self._at_last = self._at_last, self._at_last or (is_last and name == "then_branch")
-            (result,) = self._results(graph, captured[:count], [_Pooled("")])
+            (result,) = self._results(graph, captured[:count], [""])
             self._at_last, captured = before, captured[count:]
             yield result
-
-
-_RULES: Final[dict[str, Callable[[_Body, Operator, list[_Symbol]], _Symbol]]] = {
-    "Tensor.reshape": _Body._reshape,
-    "Tensor.to": _Body._to,
-    "pnnx.Expression": _Body._expression,
-    "Shape": _Body._shape,
-    "Tensor.slice": _Body._slice,
-    "torch.eq": _Body._equal,
-    "torch.gt": _Body._greater,
-    "torch.lt": _Body._less,
-    "onnx.If": _Body._branch,
-}
 
 
 def _is_in_order(op: Operator) -> bool:
