@@ -88,7 +88,9 @@ class Fold(_Patches):
     """Every column laid down as a patch; where patches overlap they add up.
 
     Shapes:
-        input (N, C*KH*KW, L) or (C*KH*KW, L)  ->  (N, C, *output_size) or (C, *output_size), in any number of axes
+        input (N, C*KH*KW, L) or (C*KH*KW, L)  ->  (N, C, *output_size) or (C, *output_size)
+    Parameters:
+        any_rank: accept patches and images of more axes (ONNX).
     Dtypes:
         any.
     Raises:
@@ -99,10 +101,11 @@ class Fold(_Patches):
     """
 
     output_size: tuple[Dim, ...]
+    any_rank: bool = False
 
     def __post_init__(self) -> None:
-        if not self.output_size:
-            raise ParameterError("output_size does not fit", found=[], expected="height and width")
+        if len(self.output_size) not in (1, 2) and not (self.any_rank and self.output_size):
+            raise ParameterError("output_size does not fit", found=list(self.output_size), expected="height and width")
         super().__post_init__()
 
     @property

@@ -128,7 +128,8 @@ def _value(name: str, makers: Mapping[str, Operator], annotations: Mapping[str, 
     if maker is not None and maker.type == "pnnx.Attribute" and "data" in maker.attributes:
         value = constant(maker.attributes["data"].data)
     elif (number := _number(maker)) is not None:
-        value = constant(np.asarray(number, None if spec is None else spec.dtype))
+        kind = np.float32 if isinstance(number, float) else None  # a pair has no other single floats
+        value = constant(np.asarray(number, kind if spec is None else spec.dtype))
     else:
         return Value(name, UNKNOWN if spec is None else spec)
     value.name = name

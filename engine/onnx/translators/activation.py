@@ -10,6 +10,7 @@ from engine.onnx.translation.registry import Translator, translates
 from engine.onnx.translation.value import Value
 from engine.onnx.translators.elementwise import literal
 from engine.onnx.translators.precision import in_dtype_of, widened
+from engine.onnx.translators.shape import as_matrix
 from engine.tensor import Shape, format_shape, product
 
 _PLAIN = {
@@ -200,7 +201,7 @@ def of_matrix(node: Node) -> Value | list[Value]:
     spec = x.tensor
     if spec is not None and axis < rank and product(spec.shape[axis + 1 :]) == 1:
         return _hardmax(node, x, axis) if type is None else node.make(type, x, dim=axis)
-    matrix = node.builder.add("Flatten", node.name, [x], params={"axis": axis})[0]
+    matrix = as_matrix(node, x, axis)
     y = _hardmax(node, matrix, 1) if type is None else node.make(type, matrix, dim=1)
     sizes = x.shape_as()
     if sizes is None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from engine.errors import ParameterError, ShapeError, UnsupportedOperatorError
 from engine.layers.onnx.operands.padding import pairs_of, per_axis
+from engine.layers.operands.spatial import FLOATING, tensor
 from engine.onnx.translation.node import Node
 from engine.onnx.translation.registry import translates
 from engine.onnx.translation.value import Value
@@ -23,6 +24,8 @@ def grid_sample(node: Node) -> Value:
         "padding_mode": node.text("padding_mode", "zeros"),
         "align_corners": bool(node.number("align_corners", 0)),
     }
+    if x.tensor is not None and params["mode"] != "nearest":
+        tensor(x.tensor, "input", FLOATING)
     if x.dtype == grid.dtype:
         return node.make("F.grid_sample", x, grid, **params)
     dtypes = {each.dtype for each in (x, grid)}
@@ -68,7 +71,7 @@ def fold(node: Node) -> Value:
     if rank == 1:  # F.fold takes one size for both axes
         sizes, block = (node.make("torch.cat", node.constant(np.array([1])), each, dim=0) for each in (sizes, block))
     labels = ("input", "output_size", "kernel_size")
-    result = node.make("F.fold", x, sizes, block, labels=labels, stride=stride, dilation=dilation)
+    result = node.make("F.fold", x, sizes, block, labels=labels, stride=stride, dilation=dilation, any_rank=True)
     if rank == 1:
         result = node.make("torch.squeeze", result, dim=(2,))
     cut = tuple(-each for pair in pairs[::-1] for each in pair)

@@ -38,7 +38,8 @@ def pad(node: Node) -> Value:
             x = node.make("torch.index_select", x, index, dim=axis)
         return x
     first = min(axis for axis, pair in pairs.items() if pair != ("0", "0"))
-    flat = [each for axis in range(node.rank() - 1, first - 1, -1) for each in pairs.get(axis, ("0", "0"))]
+    rank = max(places) + 1 if x.rank is None else x.rank
+    flat = [each for axis in range(rank - 1, first - 1, -1) for each in pairs.get(axis, ("0", "0"))]
     params: dict[str, Any] = {"mode": _MODES[mode]}
     operands, labels = [x], ["input"]
     if amounts:
@@ -60,7 +61,8 @@ def pad(node: Node) -> Value:
 
 def _amounts(node: Node, given: Value | None) -> tuple[list[str], list[Value], Sequence[int]]:
     """Return the amounts as texts of an expression, the operands @1, @2, ... of these, and the axes."""
-    rank, amounts = node.rank(), node.integers(1, "pads" if "pads" in node.attributes else "paddings")
+    amounts = node.integers(1, "pads" if "pads" in node.attributes else "paddings")
+    rank = len(amounts) // 2 if node.input(0).rank is None and amounts is not None and given is None else node.rank()
     axes = range(rank) if given is None else given.constant
     pads = None if amounts is not None else node.input(1)
     if axes is None and given is not None:  # axes of the run: the amounts of all axes, most of them 0

@@ -63,8 +63,12 @@ def reshape(node: Node) -> Value:
 
 @translates("Flatten")
 def flatten(node: Node) -> Value:
-    """Translate to torch.flatten of the axes before and of those behind; of no axes, to an axis of size 1."""
-    x, axis = node.input(0), node.number("axis", 1)
+    """Translate to torch.flatten."""
+    return as_matrix(node, node.input(0), node.number("axis", 1))
+
+
+def as_matrix(node: Node, x: Value, axis: int) -> Value:
+    """Flatten the axes before ``axis`` and those from it on; no axes become one of size 1."""
     if x.rank is None:
         if axis != 1:
             raise UnsupportedOperatorError("the number of axes is not known before a run")

@@ -15,7 +15,6 @@ from engine.layers.convolution.conv import Conv
 from engine.layers.definition.layer import NO_ANNOTATIONS, Layer
 from engine.layers.pooling.pool import AvgPool
 from engine.layers.reduction.reduction import Mean, Sum
-from engine.layers.shape.permute import Permute
 from engine.tensor import TensorSpec
 
 F32 = np.dtype(np.float32)
@@ -73,7 +72,6 @@ IMAGE, WEIGHT = (1, 3, 8, 8), (4, 3, 3, 3)
         (canonical("Conv", IMAGE, WEIGHT, pads=(1, 1, 1, 1)), Conv),
         (canonical("Conv", IMAGE, WEIGHT, auto_pad="SAME_UPPER"), Conv),
         (canonical("AveragePool", IMAGE, kernel_shape=(2, 2), count_include_pad=1), AvgPool),
-        (canonical("Transpose", IMAGE), Permute),
     ],
 )
 def test_pytorchs_own_layer_does_the_work_where_it_means_the_same(found: Layer, kind: type[Layer]) -> None:

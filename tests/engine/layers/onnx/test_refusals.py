@@ -38,22 +38,6 @@ def failure(type: str, *operands: object, **params: object) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("limit", "message"),
-    [
-        (np.zeros(0), "limit is not one number: found (0,)"),
-        (np.zeros(2), "limit is not one number: found (2,)"),
-    ],
-)
-def test_a_range_that_does_not_end_at_one_number_is_refused(limit: np.ndarray, message: str) -> None:
-    assert failure("Range", np.array(0.0), limit, np.array(1.0)) == message
-
-
-def test_a_range_of_complex_numbers_is_refused() -> None:
-    message = "complex numbers have no order: found complex64, expected a real dtype"
-    assert failure("Range", *[np.array(each, np.complex64) for each in (0, 5, 1)]) == message
-
-
 def test_angles_without_a_position_are_refused() -> None:
     message = "cache does not fit: found [], expected 2 axes, as the positions"
     cache, positions = np.array(1.0, np.float32), np.zeros((2, 4), np.int64)
@@ -61,7 +45,7 @@ def test_angles_without_a_position_are_refused() -> None:
 
 
 def test_a_shape_beyond_all_memory_is_refused() -> None:
-    message = failure("Expand", np.ones((1, 1), np.float32), np.array([2**31, 2**31]))
+    message = failure("Tensor.expand", np.ones((1, 1), np.float32), sizes=(2**31, 2**31))
     assert message.startswith("the result is too large: found [2147483648, 2147483648] float32")
 
 
@@ -70,17 +54,6 @@ def test_an_index_that_picks_more_dimensions_than_numpy_can_add_in_is_refused() 
     indices, updates = [np.zeros((1,) * 33, np.int64)], np.zeros((1,) * 33, np.float32)
     message = "too many dimensions for an addition at indices: found 33, expected at most 32"
     assert failure("Tensor.index_put", np.zeros(3, np.float32), indices, updates, reduce="sum") == message
-
-
-def test_a_tensor_is_filled_with_one_number() -> None:
-    message = refusal("ConstantOfShape", tensor(2, dtype="int64"), value=(1.0, 2.0))
-    assert message == "value is not one number: found 2 of them"
-
-
-def test_a_shape_of_floats_is_refused_before_its_numbers_are_known() -> None:
-    message = "shape is not a list of integers: found float32 of 1 dimensions"
-    assert refusal("ConstantOfShape", tensor(0)) == message
-    assert refusal("Expand", tensor(2, 3), tensor(2)) == message
 
 
 def test_scales_of_a_convolution_are_one_or_one_a_channel() -> None:

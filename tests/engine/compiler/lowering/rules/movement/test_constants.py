@@ -40,7 +40,6 @@ def check(*operators: Operator, lengths: tuple[int, ...] = (4, 1, 7, 100)) -> No
         op("torch.zeros", "it", "sizes", "y", labels=("size",), dtype="torch.float"),
         op("torch.ones", "it", "sizes", "y", labels=("size",)),
         op("torch.empty", "it", "sizes", "y", labels=("size",)),
-        op("ConstantOfShape", "it", "sizes", "y", labels=("shape",), value=-1.5),
     ],
     ids=lambda each: each.type,
 )
