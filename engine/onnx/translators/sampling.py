@@ -52,7 +52,7 @@ def pad(node: Node) -> Value:
         if value is None and "value" not in node.attributes:
             filler = 0.0 if x.dtype is None or x.dtype.kind == "f" else 0
         if filler is None and value is not None:
-            operands.append(value)
+            operands.append(value if value.rank == 0 else node.make("Tensor.reshape", value, shape=()))
             labels.append("value")
         else:
             params["value"] = filler

@@ -28,13 +28,10 @@ from engine.tensor import Array, DType, dtype_name
 # Most elements with a table of indices.
 _MAX_ELEMENTS = 2**20
 MOVES_FIRST: tuple[type[Layer], ...] = (
-    Pad, Unfold, FftShift, IfftShift, diagonal.DiagonalEmbed, expand.Repeat,
-    expand.RepeatInterleave, expand.Tile, 
-    masking.LowerTriangle, masking.UpperTriangle,
-    permute.Flip,
-    permute.Roll, selection.IndexSelect, selection.Take,
-    selection.TakeAlongDim, shape.AsStrided, shuffle.ChannelShuffle,
-    shuffle.PixelShuffle, shuffle.PixelUnshuffle, slicing.Windows,
+    Pad, Unfold, FftShift, IfftShift, diagonal.DiagonalEmbed, expand.Repeat, expand.RepeatInterleave, expand.Tile,
+    masking.LowerTriangle, masking.UpperTriangle, permute.Flip, permute.Roll, selection.IndexSelect, selection.Take,
+    selection.TakeAlongDim, shape.AsStrided, shuffle.ChannelShuffle, shuffle.PixelShuffle, shuffle.PixelUnshuffle,
+    slicing.Windows,
 )  # fmt: skip
 """Layers that move the elements of their first operand; their other operands are known."""
 MOVES_ALL: tuple[type[Layer], ...] = (

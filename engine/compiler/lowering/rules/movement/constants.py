@@ -44,8 +44,6 @@ def lower_zeros(context: Context) -> Lowered:
     return _broadcast_constant(context, np.zeros((), _spec(context).dtype))
 
 
-
-
 @kernels_for(creation.Full)
 def lower_full(context: Context) -> Lowered:
     """Lower a tensor of one number, known or not, of a given size."""

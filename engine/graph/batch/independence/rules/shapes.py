@@ -336,7 +336,9 @@ def padded(use: Use) -> Value:
 
 
 @rule(
-    creation.Full, creation.LikeInput, creation.NewFull,
+    creation.Full,
+    creation.LikeInput,
+    creation.NewFull,
     takes_sizes=True,
 )
 def created(use: Use) -> Value:
