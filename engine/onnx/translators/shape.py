@@ -12,7 +12,6 @@ from engine.layers.onnx.operands.dtypes import DTYPES, NUMBERS
 from engine.onnx.translation.node import Node
 from engine.onnx.translation.registry import translates
 from engine.onnx.translation.value import Size, Value, constant
-from engine.promotion import cast as cast_array
 from engine.tensor import CODES, Array, product
 
 TORCH_NAMES = {
@@ -271,7 +270,7 @@ def _array(node: Node, value: object) -> Array:
     if value is None:
         raise ParameterError("the converter has lost the constant", found="None", expected="numbers")
     array, note = np.asarray(value), next(iter(node.declared), None)
-    array = cast_array(array, note.dtype if note else np.dtype(np.float32) if array.dtype.kind == "f" else array.dtype)
+    array = array.astype(note.dtype if note else np.float32 if array.dtype.kind == "f" else array.dtype)
     return array.reshape(note.sizes) if note is not None and array.size == note.size else array
 
 

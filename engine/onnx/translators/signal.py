@@ -49,8 +49,10 @@ def transform(node: Node) -> Value:
 def _is_axis(node: Node, spec: TensorSpec | None, number: Value) -> bool:
     """Return whether a lone number of a pair is the axis: pnnx's converter drops an omitted length."""
     note = node.declared[0] if node.declared else None
-    if number.constant is None or spec is None or note is None or note.rank != spec.rank:
+    if spec is None or note is None or note.rank != spec.rank:
         return False
+    if number.constant is None:  # a length of the run would hardly keep the size
+        return note.shape[:-1] == spec.shape[:-1]
     value = int(number.constant.reshape(()))
     is_half = node.number("onesided", 0) and not node.number("inverse", 0)
     as_length = (*spec.shape[:-2], value // 2 + 1 if is_half else value)
