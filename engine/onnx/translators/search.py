@@ -61,7 +61,7 @@ def compress(node: Node) -> Value:
 
 @translates("OneHot", since=9)
 def one_hot(node: Node) -> Value:
-    """Compare each index with the numbers of the classes and with those minus their count, for negative ones."""
+    """Compare each index, counted from the end if it is negative, with the numbers of all classes."""
     index, depth, values, axis = node.input(0), node.input(1), node.input(2), node.number("axis", -1)
     if index.dtype is None or index.dtype.kind == "f":
         index = node.make("Tensor.to", index, dtype="torch.long")
@@ -72,11 +72,11 @@ def one_hot(node: Node) -> Value:
     behind = -1 - axis if axis < 0 else node.rank() - axis
     if behind:
         classes = node.make("Tensor.reshape", classes, shape=(-1, *(1,) * behind))
-    index = node.make("torch.unsqueeze", index, dim=axis)
-    is_class = node.make("torch.eq", index, classes)
-    is_negative = node.make("torch.eq", index, node.make("torch.sub", classes, depth))
+    is_negative = node.make("torch.lt", index, other=0)
+    index = node.make("torch.where", is_negative, node.make("torch.add", index, depth), index)
+    is_class = node.make("torch.eq", node.make("torch.unsqueeze", index, dim=axis), classes)
     off, on = (node.make("Tensor.slice", values, dim=0, start=k, end=k + 1) for k in (0, 1))
-    return node.make("torch.where", node.make("torch.logical_or", is_class, is_negative), on, off)
+    return node.make("torch.where", is_class, on, off)
 
 
 @translates("Unique", since=11)
