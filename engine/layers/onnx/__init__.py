@@ -1,8 +1,6 @@
-"""Layers of ONNX operators that pnnx keeps under their ONNX names and attributes.
+"""Layers of ONNX operators that no core operator corresponds to; the others are decomposed by ``engine/onnx``.
 
-pnnx converts most operators to PyTorch's; these layers serve the rest (an ``ArgMax`` without an axis, a ``Pad`` with
-computed amounts, all operators at optimisation level 0). A file pair does not record its operator set: a value that
-moved from attribute to operand may come as either.
+A file pair does not record its operator set: a value that moved from attribute to operand may come as either.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ _OPERANDS: Final[Mapping[str, Sequence[str]]] = {
     "Tile": ("input", "repeats"),
     "TopK": ("input", "k"),
     "Unsqueeze": ("input", "axes"),
-    "Upsample": ("input", "roi", "scales", "sizes"),
+    "Upsample": ("input", "scales"),
 }
 """Names of operands, in order, that a pair may have as parameters or leave out."""
 

@@ -93,12 +93,11 @@ def resize(node: Node) -> Value | list[Value]:
 
 def _own_resize(node: Node) -> list[Value]:
     """Keep ONNX's layer; before operator set 11 it has no region and uses Upsample's coordinates."""
-    if node.version >= 11:
+    if not _is_first(node):
         return node.same()
-    inputs = [node.input(0), None, node.optional(1)]
-    if node.type == "Upsample":
-        return node.same(inputs=inputs)
-    return node.same(inputs=inputs, coordinate_transformation_mode="asymmetric", nearest_mode="simple")
+    inputs, rounding = [node.input(0), None, node.optional(1)], "floor" if node.type == "Upsample" else "simple"
+    params = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": rounding}
+    return node.same("Resize", inputs, **params)
 
 
 def _interpolated(node: Node) -> list[Value] | None:
@@ -119,11 +118,16 @@ def _interpolated(node: Node) -> list[Value] | None:
     return node.same("Resize", [x], **axes, **way, scales=scales[2:])
 
 
+def _is_first(node: Node) -> bool:
+    """Return whether the operator is of the time before operator set 11."""
+    return node.version < 11 or node.type == "Upsample"
+
+
 def _way(node: Node) -> Mapping[str, Parameter] | None:
     """Return parameters that differ from the file's; None if the layer needs an operand known only at run time."""
     if node.text("coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize":
         return None
-    if node.version >= 11:
+    if not _is_first(node):
         return {}
     # Coordinates are x / scale, which later versions call asymmetric.
     rounding = "floor" if node.type == "Upsample" else "simple"
@@ -136,7 +140,7 @@ def _wanted(node: Node) -> tuple[tuple[float, ...] | None, tuple[int | None, ...
     if "scales" in node.attributes:
         value = node.attributes["scales"]
         return (tuple(map(float, value)) if isinstance(value, tuple) else None), None
-    place = 1 if node.version < 11 else 2
+    place = 1 if _is_first(node) else 2
     scales, sizes = node.array(place), node.array(3)
     wanted = node.optional(3)
     if sizes is None and wanted is not None and wanted.sizes is not None and place == 2:

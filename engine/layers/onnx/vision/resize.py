@@ -394,11 +394,3 @@ def _numbers(value: Any) -> tuple[float, ...]:
     if array.ndim != 1 or array.dtype.kind not in "iuf":
         raise ShapeError("not a list of numbers", found=format_shape(array.shape))
     return tuple(float(each) for each in array)
-
-
-@register("Upsample", positional=_OPERANDS)
-class Upsample(Resize):
-    """Resize by scales with asymmetric coordinates, the predecessor of Resize."""
-
-    coordinate_transformation_mode: str = "asymmetric"
-    nearest_mode: str = "floor"

@@ -23,7 +23,6 @@ from engine.errors import ShapeError
 from engine.ir.dims import is_same, is_symbolic
 from engine.layers.onnx.vision.resize import ROUNDINGS
 from engine.layers.onnx.vision.resize import Resize as OnnxResize
-from engine.layers.onnx.vision.resize import Upsample as OnnxUpsample
 from engine.layers.vision.interpolate import Antialiased, AntialiasedBicubic, Interpolate, NearestExact
 from engine.layers.vision.taps import Taps
 from engine.tensor import Array, DType
@@ -56,7 +55,7 @@ def lower_resample(context: Context) -> Lowered:
     return _resampled(context, x, [_equal_counts(each) for each in taps])
 
 
-@kernels_for(OnnxResize, OnnxUpsample, image=True, doubles=True)
+@kernels_for(OnnxResize, image=True, doubles=True)
 def lower_onnx_resize(context: Context) -> Lowered:
     """Lower the resampling of any axes: other axes become the batch and the channels."""
     layer, x = context.layer(OnnxResize), context.tensor(0)
