@@ -6,10 +6,11 @@ Arguments: rows, values, target.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
-from engine.compiler.codegen.ir import Function, Module, Value, as_value, constant
+from engine.compiler.codegen.ir import Function, Module, Sizes, Value, as_value, constant
 from engine.compiler.kernels.elements import TYPES
-from engine.compiler.kernels.kernel import Lines, block_of, start
+from engine.compiler.kernels.kernel import Lines, block_of, derived, start
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +32,10 @@ class BinarySearch(Lines):
     length: int
     step: int
     is_right: bool
+
+    def dynamic(self, sizes: Sizes) -> Self:
+        dynamic = self.with_dynamic(sizes, "rows", "count", "step")
+        return derived(dynamic, block=sizes.dynamic_count(self.block))
 
     @property
     def lines(self) -> int:
