@@ -23,7 +23,6 @@ from app.models.call import Call
 from app.models.executor import BoundedExecutor
 from app.models.model import Model
 from app.models.registry.commands import ModelCommands
-from app.models.registry.discovery import Discovery
 from app.models.registry.store import Store
 from app.models.registry.version import State, Version
 from app.models.registry.watch import Watcher
@@ -69,9 +68,7 @@ class DataPlane:
         self.store = Store(settings, self.budget.threads)
         self.remote = open_store(settings)
         interval_s = settings.reload_interval_s if settings.model_control == "poll" else 0.0
-        self.watcher = Watcher(
-            self.store, Discovery(self.store, settings.store_folder, settings.model_name), interval_s
-        )
+        self.watcher = Watcher(self.store, settings.store_folder, settings.model_name, interval_s)
         self.commands = Commands()
         self.control = Control(ModelCommands(self.store, self.watcher, settings), settings, self.commands)
         self.is_draining = False

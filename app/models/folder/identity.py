@@ -62,18 +62,23 @@ def _names(folder: Path) -> set[str]:
     return names
 
 
-def contents_of(found: FoundModel) -> Contents:
-    """Return a value that changes when a file is replaced, written, added or removed."""
-    return tuple(_contents(found))
+def contents_of(found: FoundModel, labels: str | None = None) -> Contents:
+    """Return a value that changes when a file is replaced, written, added or removed.
+
+    labels: name of the file of labels, if the config is known to name one.
+    """
+    return tuple(_contents(found, labels))
 
 
-def _contents(found: FoundModel) -> Iterator[tuple[str, FileIdentity | None]]:
+def _contents(found: FoundModel, labels: str | None) -> Iterator[tuple[str, FileIdentity | None]]:
     """Yield the files that define a model, with their identities."""
     if found.is_pair:
         yield found.path.name, identity_of(found.path)
         yield "bin", identity_of(found.path.with_name(f"{found.name}{FLAT_BIN}"))
         return
     yield CONFIG, identity_of(found.path / CONFIG)
+    if labels is not None:
+        yield labels, identity_of(found.path / labels)
     try:
         numbers = sorted(path.name for path in found.path.iterdir() if is_version(path.name))
     except OSError:

@@ -2,7 +2,7 @@
 
 store, version        models that are served, and their states
 loader_pool, loading  threads that load models
-watch, discovery      changed files, and models that appear or disappear in the store
+watch                 changed files, and models that appear or disappear in the store
 commands              loading and unloading by request
 index, counters       models as plain data; counters summed over processes
 """

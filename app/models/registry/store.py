@@ -9,7 +9,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -147,13 +147,6 @@ class Store:
             )
         return Version(files.name, version, make_scheduler(files.name, self._settings, self._threads), identity)
 
-    def swap(self, old: Version, new: Version) -> None:
-        """Replace a served version; running and queued requests finish with the old one."""
-        with self._lock:
-            entry = self._entries[old.name]
-            entry.versions = tuple(new if each is old else each for each in entry.versions)
-            entry.update_tags()
-
     def add(self, found: FoundModel) -> None:
         """Read and load a model that is new, or that could not be read before."""
         with self._lock:
@@ -190,20 +183,6 @@ class Store:
             gone = self._entries[name]
             self._entries = {key: entry for key, entry in self._entries.items() if key != name}
         for version in gone.versions:
-            version.forget()
-            version.scheduler.retire()
-
-    def replace(self, entry: Entry, files: ModelFiles, made: Sequence[Version]) -> None:
-        """Serve the versions that the files name: still valid ones of the entry, and new ones."""
-        wanted = {each.number for each in files.versions}
-        kept = [version for version in entry.versions if version.number in wanted]
-        gone = [version for version in entry.versions if version.number not in wanted]
-        entry.update_tags()
-        with self._lock:
-            entry.versions = tuple(sorted([*kept, *made], key=lambda version: version.number))
-            entry.files = files
-            entry.update_tags()
-        for version in gone:
             version.forget()
             version.scheduler.retire()
 

@@ -1,8 +1,9 @@
-"""Reload of models whose files are replaced while they serve; see discovery.py for new and removed ones.
+"""Polling of the store's folder: models and versions that appear, change or disappear while the server runs.
 
-The files of every version are polled. Changed files that stay the same between two polls are loaded beside the serving
-model, and replace it once they ran. Files that cannot be served replace nothing: the reason is reported, and the next
-change is tried again. Requests finish with the model they started with.
+Files that did not change between two polls are loaded beside what serves, and replace it once they ran. Files that
+cannot be served replace nothing: the reason is reported, and the next change is tried again. Removed models stop
+serving, but a folder that is unreadable or suddenly empty removes nothing. Requests finish with the model they started
+with.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from __future__ import annotations
 import logging
 import threading
 from dataclasses import dataclass
+from pathlib import Path
 
+from app.errors import ConfigError
 from app.memory.machine import collect, freeze_heap_when_due
-from app.models.folder.identity import Identity, identify
-from app.models.folder.repository import FoundModel, ModelFiles, read_model
-from app.models.registry.discovery import Discovery
+from app.models.folder.identity import Contents, Identity, contents_of, identify
+from app.models.folder.repository import FoundModel, ModelFiles, find_models, read_model
 from app.models.registry.store import Store
 from app.models.registry.version import Entry, State, Version
 
@@ -22,35 +24,37 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class _Watched:
-    """State of a version's files.
+class _Known:
+    """State of a model's folder.
 
     Attributes:
-        tried: files loaded last, whether served or not.
-        last: files at the last poll.
-        update: version being loaded, and the config and labels it belongs to.
+        last: contents at the last poll.
+        tried: contents when last acted upon.
+        coming: versions being loaded, and the files they belong to.
     """
 
-    tried: Identity
-    last: Identity
-    update: tuple[Version, ModelFiles] | None = None
+    last: Contents | None = None
+    tried: Contents | None = None
+    coming: tuple[ModelFiles, tuple[Version, ...]] | None = None
 
 
 class Watcher:
-    """Polling of a store's files in a thread of its own.
+    """Polling in a thread of its own.
 
     Args:
         store: served models.
-        discovery: finds new and removed models.
+        folder: folder of the store.
+        only: name, if the folder is a single model.
         interval_s: seconds between polls; 0 for never.
     """
 
-    def __init__(self, store: Store, discovery: Discovery, interval_s: float) -> None:
+    def __init__(self, store: Store, folder: Path, only: str | None, interval_s: float) -> None:
         self._store = store
-        self._discovery = discovery
+        self._folder = folder
+        self._only = only
         self._interval_s = interval_s
         self._closing = threading.Event()
-        self._watched: dict[tuple[str, int], _Watched] = {}
+        self._known: dict[str, _Known] = {}
 
     def start(self) -> None:
         """Start polling."""
@@ -62,32 +66,35 @@ class Watcher:
         self._closing.set()
 
     def look(self) -> None:
-        """Poll the files of all models once, then new and removed models."""
-        for entry in self._store.entries:
-            for version in entry.versions if entry.is_read else ():
-                with self._store.change_lock:
-                    is_ours = self._is_ours(entry) and version in entry.versions
-                    if is_ours and not self._closing.is_set():
-                        self._look_at(entry, version)
-        if not self._closing.is_set():
-            self._look_around()
-
-    def _is_ours(self, entry: Entry) -> bool:
-        """Return whether the entry is current and not being loaded by a command."""
-        return entry.name not in self._store.claimed and self._store.find(entry.name) is entry
+        """Poll once."""
+        try:
+            found = {each.name: each for each in find_models(self._folder, self._only)}
+        except ConfigError:
+            return
+        before, entries = _served(self._store), {entry.name: entry for entry in self._store.entries}
+        if not found:
+            found = {name: _found(entry.files) for name, entry in entries.items()}
+        for name, each in found.items():
+            with self._store.change_lock:
+                if name not in self._store.claimed and not self._closing.is_set():
+                    self._look_at(each, self._store.find(name))
+        for name in entries.keys() - found.keys():
+            with self._store.change_lock:
+                if name not in self._store.claimed and self._store.find(name) is not None:
+                    log.info("model '%s' was removed from the store", name)
+                    self._store.remove(name)
+        self._known = {name: known for name, known in self._known.items() if name in found}
+        del entries
+        if before - _served(self._store):
+            # Graphs have reference cycles: without this, old weights stay until the next collection.
+            collect()
 
     def mark_handled(self, name: str, found: FoundModel | None) -> None:
         """Treat the present contents of a model as handled, because a command loaded or unloaded it."""
-        self._watched = {key: watched for key, watched in self._watched.items() if key[0] != name}
-        self._discovery.mark_handled(name, found)
-
-    def _look_around(self) -> None:
-        before = _served(self._store)
-        self._discovery.look()
-        now = _served(self._store)
-        self._watched = {key: watched for key, watched in self._watched.items() if key in now}
-        if before - now:
-            collect()
+        self._known.pop(name, None)
+        if found is not None:
+            contents = contents_of(found)
+            self._known[name] = _Known(last=contents, tried=contents)
 
     def _watch(self) -> None:
         while not self._closing.wait(self._interval_s):
@@ -97,50 +104,84 @@ class Watcher:
             except Exception:  # a defect of ours must not end the thread
                 log.exception("failed to poll the store")
 
-    def _look_at(self, entry: Entry, version: Version) -> None:
-        found = _Watched(version.identity, version.identity)
-        watched = self._watched.setdefault((version.name, version.number), found)
-        if watched.update is not None:
-            self._finish(entry, version, watched)
-        elif version.state is not State.LOADING:
-            now = identify(entry.files, version.files)
-            is_at_rest, watched.last = now == watched.last, now
-            if is_at_rest and now != watched.tried:
-                watched.tried = now
-                self._begin(entry, version, watched)
+    def _look_at(self, found: FoundModel, entry: Entry | None) -> None:
+        known = self._known.setdefault(found.name, _Known())
+        labels = None if entry is None or entry.unloaded is not None else entry.files.config.labels
+        contents = contents_of(found, labels if isinstance(labels, str) else None)
+        if known.coming is not None and entry is not None:
+            self._finish(entry, known)
+        is_at_rest, known.last = contents == known.last, contents
+        if (
+            entry is not None
+            and known.tried is None
+            and (entry.files.problem is not None or entry.unloaded is not None)
+        ):
+            known.tried = contents  # so since the start
+        is_loading = entry is not None and (not entry.is_read or _is_loading(entry.versions))
+        if is_at_rest and contents != known.tried and known.coming is None and not is_loading:
+            known.tried = contents
+            self._act(found, entry, known)
 
-    def _begin(self, entry: Entry, version: Version, watched: _Watched) -> None:
-        """Load the present files."""
-        old = entry.files
-        alone = old.is_pair
-        path = version.files.param if alone else old.folder
-        files = read_model(FoundModel(name=old.name, path=path, store=old.store, is_pair=alone))
-        chosen = [each for each in files.versions if each.number == version.number]
-        if files.problem is not None or not chosen:
-            version.warn(files.problem or "the config no longer names this version")
+    def _act(self, found: FoundModel, entry: Entry | None, known: _Known) -> None:
+        """Load what is new or has changed in a model's folder."""
+        if entry is None or entry.files.problem is not None or entry.unloaded is not None:
+            log.info("model '%s': found its files", found.name)
+            self._store.add(found)
             return
-        log.info("model '%s' version %d: its files have changed", version.name, version.number)
-        update = self._store.make_version(files, chosen[0], version)
-        watched.update = update, files
-        self._store.load_version(files, update)
-
-    def _finish(self, entry: Entry, version: Version, watched: _Watched) -> None:
-        """Serve a loaded update once it has finished loading successfully."""
-        assert watched.update is not None
-        update, files = watched.update
-        if update.state is State.LOADING:
+        files, served = read_model(found), {version.number: version for version in entry.versions}
+        if files.problem is not None:
+            if entry.versions:
+                entry.versions[-1].warn(files.problem)
             return
-        watched.update = None
-        if update.state is State.FAILED and version.state is State.READY:
-            version.warn(update.reason or "")
+        made = []
+        for each in files.versions:
+            old = served.get(each.number)
+            if old is None or identify(files, each) != old.identity:
+                log.info("model '%s' version %d: its files are new or have changed", found.name, each.number)
+                made.append(self._store.make_version(files, each, old))
+        known.coming = files, tuple(made)
+        for version in made:
+            self._store.load_version(files, version)
+        self._finish(entry, known)
+
+    def _finish(self, entry: Entry, known: _Known) -> None:
+        """Serve loaded versions once all of them have ended loading; a failed one replaces only a failed one."""
+        assert known.coming is not None
+        files, made = known.coming
+        if _is_loading(made):
             return
-        self._store.swap(version, update)
-        entry.files = files
-        entry.update_tags()
-        del version, update
-        # Graphs have reference cycles: without this, old weights stay until the next collection.
-        collect()
+        known.coming = None
+        served = {version.number: version for version in entry.versions}
+        rejected = [each for each in made if each.state is State.FAILED and _must_stay(served, each)]
+        wanted = {each.number for each in files.versions} if not rejected else {*served}
+        after = {number: version for number, version in served.items() if number in wanted}
+        after |= {version.number: version for version in made if version not in rejected}
+        for version in served.values():
+            if version.state is State.READY:
+                version.reason = None
+        if after != served:
+            self._store.exchange(entry, files, tuple(after[number] for number in sorted(after)))
+        for version in rejected:
+            if version.number not in served:
+                version.scheduler.retire()
+            served.get(version.number, entry.versions[-1]).warn(f"version {version.number}: {version.reason}")
 
 
-def _served(store: Store) -> set[tuple[str, int]]:
-    return {(entry.name, version.number) for entry in store.entries for version in entry.versions}
+def _must_stay(served: dict[int, Version], failed: Version) -> bool:
+    """Return whether a failed version would replace one that serves, or join others."""
+    old = served.get(failed.number)
+    return bool(served) if old is None else old.state is State.READY
+
+
+def _is_loading(versions: tuple[Version, ...]) -> bool:
+    return any(version.state is State.LOADING for version in versions)
+
+
+def _found(files: ModelFiles) -> FoundModel:
+    """Return where a model was found."""
+    path = files.versions[0].param if files.is_pair and files.versions else files.folder
+    return FoundModel(name=files.name, path=path, store=files.store, is_pair=files.is_pair)
+
+
+def _served(store: Store) -> set[tuple[str, int, Identity]]:
+    return {(entry.name, version.number, version.identity) for entry in store.entries for version in entry.versions}
