@@ -127,9 +127,10 @@ def same(a: Any, b: Any) -> None:
         assert array.shape == b[name].shape
 
 
-@given(texts(), st.sampled_from(DTYPES), st.integers(8, 64), st.booleans())
-def test_a_list_in_pieces_is_that_of_the_whole(body: bytes, dtype: str, piece: int, is_fast: bool) -> None:
+@given(texts(), st.sampled_from(DTYPES), st.integers(8, 64), st.booleans(), st.sampled_from([0, 1 << 22]))
+def test_a_list_read_apart_is_that_of_the_whole(body: bytes, dtype: str, piece: int, is_fast: bool, whole: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lists, "_WHOLE", whole)
         patch.setattr(lists, "_LEAST", 1)
         patch.setattr(lists, "_PIECE", piece)
         patch.setattr(lists, "_MAX_NUMBER", piece)
