@@ -26,7 +26,7 @@ from app.memory.machine import configure_malloc
 from app.metrics.collector import MetricsCollector
 from app.models.folder.repository import find_models
 from app.process.grpc_server import make_grpc_server, reserve_port
-from app.process.sockets import tls_context
+from app.process.sockets import BACKLOG, tls_context
 from app.process.uvicorn_server import Server
 from app.process.worker_ipc import WorkerBroadcast, WorkerChannel, WorkerIpc
 from app.process.worker_state import Readiness, Scoreboard
@@ -137,7 +137,7 @@ def build(
     config = uvicorn.Config(
         app,
         http=partial(Connection, connections=connections, service=Service(app.state)),  # type: ignore[arg-type]  # made by calling it, as a class would be
-        backlog=connections.backlog,
+        backlog=BACKLOG,
         timeout_keep_alive=settings.keep_alive_s,  # type: ignore[arg-type]  # handed to loop.call_later
         log_config=None,
         access_log=False,

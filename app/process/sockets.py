@@ -1,4 +1,4 @@
-"""The listening socket, bound before anything slow is imported, and TLS."""
+"""The listening socket and TLS."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Final
 
 from app.settings import Settings, SettingsError
 
-_BACKLOG: Final = 2048
+# Length of the accept queue; connections in it take no file descriptors.
+BACKLOG: Final = 2048
 
 
 def listen(settings: Settings) -> socket.socket:
@@ -19,7 +20,7 @@ def listen(settings: Settings) -> socket.socket:
     """
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
-        listener = socket.create_server((settings.host, settings.port), family=family, backlog=_BACKLOG)
+        listener = socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG)
     except OSError as exc:
         raise SettingsError(f"cannot listen on {settings.host} port {settings.port}: {reason_of(exc)}") from None
     listener.set_inheritable(True)

@@ -14,7 +14,6 @@ log = logging.getLogger(__name__)
 
 # Bytes of a body buffered until the application reads them; the rest waits in the socket.
 _HIGH_WATER: Final = 1 << 16
-_FINAL_CHUNK: Final = b"0\r\n\r\n"
 
 
 class AsgiRequest(Request):
@@ -39,7 +38,6 @@ class AsgiRequest(Request):
             "client": connection.client,
             "scheme": "https" if connection.transport.get_extra_info("sslcontext") else "http",
             "method": head.method,
-            "root_path": "",
             "path": head.path,
             "raw_path": head.raw_path,
             "query_string": head.query,
@@ -61,7 +59,6 @@ class AsgiRequest(Request):
 
     def lost(self) -> None:
         """Tell the application that the client has left, or was refused because it was too slow."""
-        self._connection.release("body")
         self._changed.set()
 
     async def _run(self, scope: dict[str, Any]) -> None:
@@ -81,7 +78,6 @@ class AsgiRequest(Request):
             if self._body or (self._is_whole and not self._is_delivered):
                 break
             self._connection.write_continue(self)
-            self._connection.release("body")
             self._changed.clear()
             await self._changed.wait()
         body, self._body = bytes(self._body), bytearray()
@@ -110,7 +106,7 @@ class AsgiRequest(Request):
         pieces: list[bytes | memoryview] = [body] if body else []
         if self._is_chunked:
             pieces = [b"%x\r\n" % len(body), body, b"\r\n"] if body else []
-            pieces += [] if has_more else [_FINAL_CHUNK]
+            pieces += [] if has_more else [b"0\r\n\r\n"]
         if pieces:
             self._connection.write(self, pieces)
         if not has_more:

@@ -1,13 +1,12 @@
 """One connection, from accept to close: received bytes go to the current request, and its answer goes out.
 
-A refusal or a protocol error is answered in the service's usual form, then the connection closes. A good request needs
-no timer: `Connections` checks all connections a few times a second.
+A protocol error is answered in the service's usual form, then the connection closes.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 from uvicorn.config import Config
@@ -20,8 +19,10 @@ from app.errors import (
     ServiceError,
     TooManyConnectionsError,
 )
+from app.http.middleware import Exchange
+from app.http.responses import error_response
 from app.http.server.connections import Connections
-from app.http.server.messages import CONTINUE, Head, Reader, Request, final_error, head_of
+from app.http.server.messages import CONTINUE, Head, Headers, Pieces, Reader, Request, head_of
 from app.http.server.states import Event, State
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class Connection(asyncio.BufferedProtocol):
         # Since when a part of the answer waits for the client.
         self._slow_since = 0.0
         # Bytes of the body still to come (None: chunked), parser stops in it, and the buffer for its next bytes.
-        self._left: int | None = 0
+        self.left: int | None = 0
         self._stops = 0
         self._fill: memoryview | None = None
         # Bytes received after the current request.
@@ -115,18 +116,18 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Process the bytes that were read."""
-        if self.state is State.DROP and self._left is not None and nbytes < self._left:
-            self._left -= nbytes  # without a copy, since an overloaded server drops most bodies
+        if self.state is State.DROP and self.left is not None and nbytes < self.left:
+            self.left -= nbytes  # without a copy, since an overloaded server drops most bodies
             return
         if self._fill is None:
             data = bytes(self._connections.room[:nbytes])
             self._buffer_ahead(data) if self._ahead else self._feed(data)
             return
-        assert self._request is not None and self._left is not None  # they provided the buffer
-        self._left -= nbytes
+        assert self._request is not None and self.left is not None  # they provided the buffer
+        self.left -= nbytes
         self._count += nbytes
         self._fill = self._request.filled(nbytes)
-        if not self._left and self.state is not State.LAST:
+        if not self.left and self.state is not State.LAST:
             self._body_ends()
 
     def eof_received(self) -> bool:
@@ -137,9 +138,8 @@ class Connection(asyncio.BufferedProtocol):
         is_whole = self.state in (State.RUN, State.SEND)
         if not (is_whole or self._ahead) or self.transport.get_extra_info("sslcontext") is not None:
             return False
-        if not self._is_half_closed:
-            self._is_half_closed = True
-            self.loop.call_later(_HALF_CLOSED_S, self.transport.close)
+        self._is_half_closed = True
+        self.loop.call_later(_HALF_CLOSED_S, self.transport.close)
         return True
 
     def pause_writing(self) -> None:
@@ -211,7 +211,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _begin(self, head: Head) -> None:
         is_reserved = self in self._connections.reserved
-        if is_reserved and not head.is_for_health:
+        if is_reserved and not head.url.startswith((b"/health/", b"/metrics")):
             message = f"too many open connections, expected at most {self._connections.most}"
             raise TooManyConnectionsError(message)
         request = self._request = self._service.request(self, head)
@@ -219,7 +219,7 @@ class Connection(asyncio.BufferedProtocol):
             request.keeps_alive = False
         event = Event.BODILESS if head.length == 0 else Event.HEAD
         self.state = self.state.after(event)
-        self._left, self._stops = head.length, 0
+        self.left, self._stops = head.length, 0
         self._count, self._framing, self._slow_since = 0, 0, 0.0
         self._connections.mark_busy(self)
         request.begin()
@@ -227,16 +227,16 @@ class Connection(asyncio.BufferedProtocol):
             request.complete()
 
     def _feed_body(self, data: bytes, at: int) -> int:
-        if self._left is None:
+        if self.left is None:
             return self._feed_chunks(data, at)
-        stop = min(len(data), at + self._left)
-        self._left -= stop - at
+        stop = min(len(data), at + self.left)
+        self.left -= stop - at
         self._count += stop - at
         if self._request is not None:
             self._request.take(memoryview(data)[at:stop])
         if self.state is State.LAST:
             return stop
-        if not self._left:
+        if not self.left:
             self._body_ends()
         elif self._request is not None:
             self._fill = self._request.filled(0)
@@ -255,16 +255,13 @@ class Connection(asyncio.BufferedProtocol):
         if self.state is State.LAST:
             return stop
         if self._framing > _TRAILERS:
-            message = (
-                f"the chunked body has extensions or trailers that are too long, expected at most {_TRAILERS} bytes"
-            )
-            raise InvalidRequestError(message)
+            raise InvalidRequestError(f"chunk extensions or trailers are too long, expected at most {_TRAILERS} bytes")
         if is_whole:
             self._body_ends()
         return stop
 
     def _body_ends(self) -> None:
-        self.state, self._fill, self._left = self.state.after(Event.BODY_END), None, 0
+        self.state, self._fill, self.left = self.state.after(Event.BODY_END), None, 0
         if self._request is None:
             self._next()
         else:
@@ -301,16 +298,11 @@ class Connection(asyncio.BufferedProtocol):
             if not self._holds and not self.transport.is_closing():
                 self.transport.resume_reading()
 
-    # What goes: called by the request at hand
+    # What goes
 
     def owns(self, request: Request) -> bool:
         """Return whether a request is the current one; nothing is written for any other."""
         return self._request is request
-
-    @property
-    def unread(self) -> int | None:
-        """Return how many bytes of the body are still to come, or None if unknown."""
-        return self._left
 
     def write_continue(self, request: Request) -> None:
         """Send 100 Continue if the client waits for it."""
@@ -318,13 +310,7 @@ class Connection(asyncio.BufferedProtocol):
             request.expects = False
             self._put([CONTINUE])
 
-    def start(
-        self,
-        request: Request,
-        status: int,
-        headers: Sequence[tuple[bytes, bytes]],
-        pieces: Sequence[bytes | memoryview],
-    ) -> None:
+    def start(self, request: Request, status: int, headers: Headers, pieces: Pieces) -> None:
         """Write the head of an answer and the given pieces of its body."""
         if not self.owns(request):
             return
@@ -334,7 +320,7 @@ class Connection(asyncio.BufferedProtocol):
         self.state = self.state.after(Event.START)
         self._put([head, *pieces])
 
-    def write(self, request: Request, pieces: Sequence[bytes | memoryview]) -> None:
+    def write(self, request: Request, pieces: Pieces) -> None:
         """Write more of the answer."""
         if self.owns(request):
             self._put(pieces)
@@ -366,7 +352,7 @@ class Connection(asyncio.BufferedProtocol):
         task.add_done_callback(self.server.tasks.discard)
         return task
 
-    def _put(self, pieces: Sequence[bytes | memoryview]) -> None:
+    def _put(self, pieces: Pieces) -> None:
         if self.transport.is_closing():
             return
         if sum(map(len, pieces)) <= _JOINED:
@@ -400,7 +386,9 @@ class Connection(asyncio.BufferedProtocol):
             self.transport.close() if self.flowing.is_set() else self.cut_off()
             return
         self._connections.refusals[error.code] += 1
-        self._put([final_error(error, self.server.default_headers)])
+        response, last = error_response(error), Request(Head())
+        headers = Exchange("", "", ()).headers(response.raw_headers)
+        self._put([head_of(last, response.status_code, headers, self.server.default_headers), response.body])
         self._linger()
 
     def _stop_answering(self) -> None:

@@ -24,9 +24,6 @@ log = logging.getLogger(__name__)
 
 # Share of the file descriptors for connections.
 _SHARE: Final = 5 / 8
-# Share of the file descriptors for the accept queue, and its bounds. Queued connections take no descriptors.
-_BURST: Final = 1 / 8
-_QUEUE: Final = (128, 2048)
 # Share of all connections for one peer, so that there is room for another.
 _PEER_SHARE: Final = 3 / 4
 # Connections beyond the limit that may only request the health.
@@ -47,7 +44,6 @@ class Connections:
     One timer checks all of them a few times a second, so that a request in time costs no timer.
 
     Attributes:
-        backlog: length of the accept queue.
         heads: cache of valid heads by their bytes, since clients repeat them. Parsing a head takes more than a tenth of
             a short request (docs/decisions/002-one-request-path.md).
         refusals: requests answered by their connection, by error code.
@@ -63,7 +59,6 @@ class Connections:
         self.settings = settings
         self.most = min(settings.max_connections, max(1, int(descriptors * _SHARE)))
         self.most_per_peer = min(settings.max_connections_per_peer, max(1, int(self.most * _PEER_SHARE)))
-        self.backlog = max(_QUEUE[0], min(_QUEUE[1], int(descriptors * _BURST)))
         self.heads: dict[bytes, Head] = {}
         self.refusals: Counter[str] = Counter()
         self.is_draining = False

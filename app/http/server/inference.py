@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from starlette.datastructures import QueryParams, State
@@ -19,7 +18,7 @@ from app.http.model_request import ModelRequest, Reply, WorkItem
 from app.http.routes import infer
 from app.http.server.asgi import AsgiRequest
 from app.http.server.connection import Connection
-from app.http.server.messages import Head, Request
+from app.http.server.messages import Head, Headers, Pieces, Request
 from app.http.v2.app import error_response as v2_error_response
 from app.http.v2.infer import V2Head, V2ModelRequest
 from app.memory.machine import uninitialised
@@ -31,7 +30,6 @@ log = logging.getLogger("app.http.middleware")
 
 # An unread rest of a body is dropped as it arrives; if it is longer, the connection is closed.
 _DROPPED_BYTES: Final = 1 << 20
-_ENDING: Final = infer.ENDING.removeprefix("/")
 
 
 class Target(NamedTuple):
@@ -98,21 +96,17 @@ class Service:
             if fault is not None:
                 raise fault
         if head.parsed is None:
-            head.parsed = _read(head, target)
+            headers = dict(reversed(head.headers))  # the first of each name
+            if target.is_v2:
+                head.parsed = V2Head.of(headers, target.name or "", target.number)
+            else:
+                head.parsed = infer.InferHead.of(headers, QueryParams(head.query) if head.query else {}, target.name)
         if isinstance(head.parsed, V2Head):
             return V2ModelRequest(
                 self.plane, head.parsed, self._state.shared_memory, self._state.runtime_settings.trace
             )
         assert isinstance(head.parsed, infer.InferHead)
         return infer.InferModelRequest(self.plane, head.parsed)
-
-
-def _read(head: Head, target: Target) -> infer.InferHead | V2Head:
-    headers = dict(reversed(head.headers))  # the first of each name
-    if target.is_v2:
-        assert target.name is not None  # it is in the path
-        return V2Head.of(headers, target.name, target.number)
-    return infer.InferHead.of(headers, QueryParams(head.query) if head.query else {}, target.name)
 
 
 class InferenceRequest(Request):
@@ -220,7 +214,7 @@ class InferenceRequest(Request):
             self._fail(error)
         else:
             if reply is not None:
-                self._reply(reply)
+                self._send(200, responses.good_headers(*reply), reply.pieces)
             else:
                 answering = self._answer_in_threads(model_request, reservation, item)
                 self._task = self._connection.run(answering)
@@ -244,7 +238,7 @@ class InferenceRequest(Request):
         except Exception as error:
             self._fail(error)
         else:
-            self._reply(reply)
+            self._send(200, responses.good_headers(*reply), reply.pieces)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """Release what a cancelled task holds; the client has left or the server stops. The task may not have begun."""
@@ -252,9 +246,6 @@ class InferenceRequest(Request):
             if self._connection.owns(self):
                 self._connection.cut_off()
             self._release(GONE)
-
-    def _reply(self, reply: Reply) -> None:
-        self._send(200, responses.good_headers(*reply), reply.pieces)
 
     def _fail(self, error: Exception) -> None:
         """Answer with an error, and drop the rest of the body. Called within ``except``."""
@@ -265,13 +256,13 @@ class InferenceRequest(Request):
             return
         if isinstance(error, RetryLaterError):
             self._connection.pause_after(self, (error.retry_after_ms or error.retry_after_s * 1e3) / 1e3)
-        left = self._connection.unread
+        left = self._connection.left
         if left is None or left > _DROPPED_BYTES:
             self.keeps_alive = False
         response = v2_error_response(error) if self._target.is_v2 else responses.error_response(error)
         self._send(response.status_code, response.raw_headers, (bytes(response.body),))
 
-    def _send(self, status: int, headers: Sequence[tuple[bytes, bytes]], pieces: Sequence[bytes | memoryview]) -> None:
+    def _send(self, status: int, headers: Headers, pieces: Pieces) -> None:
         """Send the answer as fast as the client receives it; the part that waits is charged memory."""
         if self._is_over:
             return
@@ -286,7 +277,7 @@ class InferenceRequest(Request):
         else:
             self._connection.run(self._send_rest(() if is_short else pieces))
 
-    async def _send_rest(self, pieces: Sequence[bytes | memoryview]) -> None:
+    async def _send_rest(self, pieces: Pieces) -> None:
         for piece in responses.cut_pieces(pieces):
             await self._connection.flowing.wait()
             self._connection.write(self, [piece])

@@ -14,12 +14,11 @@ from urllib.parse import unquote
 
 import httptools
 
-from app.errors import HeadersTooLargeError, InvalidRequestError, ServiceError, UrlTooLongError
-from app.http.middleware import Exchange
-from app.http.responses import error_response
+from app.errors import HeadersTooLargeError, InvalidRequestError, UrlTooLongError
 from app.settings import Settings
 
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
+Pieces: TypeAlias = Sequence[bytes | memoryview]
 
 END_OF_HEAD: Final = b"\r\n\r\n"
 _OVERLAP: Final = len(END_OF_HEAD) - 1
@@ -43,10 +42,6 @@ class Head:
         parsed: what a handler has read from it, cached.
     """
 
-    __slots__ = (
-        "expects", "headers", "keeps_alive", "length", "method", "path", "query", "raw_path", "parsed", "url", "version"
-    )  # fmt: skip
-
     def __init__(self) -> None:
         self.url = self.raw_path = self.query = b""
         self.method = self.path = ""
@@ -55,11 +50,6 @@ class Head:
         self.length: int | None = 0
         self.expects = self.keeps_alive = False
         self.parsed: object = None
-
-    @property
-    def is_for_health(self) -> bool:
-        """Return whether it requests what is answered even beyond the limit of connections."""
-        return self.url.startswith(b"/health/") or self.url == b"/metrics"
 
     def check(self, settings: Settings) -> None:
         """Interpret the complete head, and refuse what RFC 9112 requires a server to refuse.
@@ -147,8 +137,6 @@ class Request:
 
 class Reader:
     """Parser of one connection; `found` is the head that is being parsed."""
-
-    __slots__ = ("_is_complete", "_is_whole", "_parser", "_pieces", "_tail", "found")
 
     def __init__(self) -> None:
         self.found = Head()
@@ -283,10 +271,3 @@ def head_of(request: Request, status: int, headers: Iterable[tuple[bytes, bytes]
     if text.count(b"\n") != text.count(b"\r\n") or text.count(b"\r\n") != len(pieces):
         raise ValueError("found a line end in a header of the answer, expected none")
     return text
-
-
-def final_error(error: ServiceError, always: Headers) -> bytes:
-    """Return the whole answer to an invalid or refused request; it ends the connection."""
-    response = error_response(error)
-    headers = Exchange("", "", ()).headers(response.raw_headers)
-    return head_of(Request(Head()), response.status_code, headers, always) + bytes(response.body)

@@ -7,8 +7,7 @@ end (DROP), before the body has ended; then the rest of the body is dropped.
       └──────────────bodiless──────────▲
                    BODY ──start──► EARLY ──body_end──► SEND
                                    EARLY ──answer_end──► DROP ──body_end──► HEAD
-    every state ──last──► LAST: the last answer is written, further bytes are dropped, and the client has some time to
-    receive it.
+    every state ──last──► LAST
 
 Only `Connection` changes the state, by `State.after`; an event without a transition is a bug and raises KeyError.
 """
@@ -39,7 +38,7 @@ class State(Enum):
     SEND = auto()  # a part of the answer is written
     EARLY = auto()  # a part of the answer is written, and the body is still to come
     DROP = auto()  # the answer is written, and the body is still to come
-    LAST = auto()  # nothing follows
+    LAST = auto()  # nothing follows: further bytes are dropped, and the client has some time to receive the answer
 
     def after(self, event: Event) -> State:
         """Return the state that an event leads to."""

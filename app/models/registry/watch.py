@@ -93,7 +93,7 @@ class Watcher:
         """Treat the present contents of a model as handled, because a command loaded or unloaded it."""
         self._known.pop(name, None)
         if found is not None:
-            contents = contents_of(found)
+            contents = _contents(found, self._store.find(name))
             self._known[name] = _Known(last=contents, tried=contents)
 
     def _watch(self) -> None:
@@ -106,16 +106,11 @@ class Watcher:
 
     def _look_at(self, found: FoundModel, entry: Entry | None) -> None:
         known = self._known.setdefault(found.name, _Known())
-        labels = None if entry is None or entry.unloaded is not None else entry.files.config.labels
-        contents = contents_of(found, labels if isinstance(labels, str) else None)
+        contents = _contents(found, entry)
         if known.coming is not None and entry is not None:
             self._finish(entry, known)
         is_at_rest, known.last = contents == known.last, contents
-        if (
-            entry is not None
-            and known.tried is None
-            and (entry.files.problem is not None or entry.unloaded is not None)
-        ):
+        if entry is not None and known.tried is None and not _has_changed(entry):
             known.tried = contents  # so since the start
         is_loading = entry is not None and (not entry.is_read or _is_loading(entry.versions))
         if is_at_rest and contents != known.tried and known.coming is None and not is_loading:
@@ -165,6 +160,16 @@ class Watcher:
             if version.number not in served:
                 version.scheduler.retire()
             served.get(version.number, entry.versions[-1]).warn(f"version {version.number}: {version.reason}")
+
+
+def _contents(found: FoundModel, entry: Entry | None) -> Contents:
+    labels = None if entry is None or entry.unloaded is not None else entry.files.config.labels
+    return contents_of(found, labels if isinstance(labels, str) else None)
+
+
+def _has_changed(entry: Entry) -> bool:
+    """Return whether files have changed since they were loaded."""
+    return any(identify(entry.files, version.files) != version.identity for version in entry.versions)
 
 
 def _must_stay(served: dict[int, Version], failed: Version) -> bool:

@@ -363,7 +363,7 @@ def test_health_answers_when_all_connections_are_at_work(store: Path) -> None:
 def test_the_limits_leave_files_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("resource.getrlimit", lambda which: (256, 256))
     connections = Connections(Settings())
-    assert (connections.most, connections.most_per_peer, connections.backlog) == (160, 120, 128)
+    assert (connections.most, connections.most_per_peer) == (160, 120)
 
 
 @pytest.mark.parametrize(
