@@ -23,7 +23,7 @@ from engine.tensor import Array
 
 # Passes that change what a layer computes; the others run again whenever the result is loaded.
 _FOLDING: Final = frozenset(
-    ("dead_operators", "identity_removal", "constant_folding", "pad_into_conv", "fold_batch_norm", "fold_scale")
+    ("dead_operators", "identity_removal", "constant_folding", "pad_into_conv", "fold_batch_norm")
 )
 # A layer whose time falls by less stays in float32: conversions between layers cost as much.
 _LEAST_GAIN: Final = 0.05
