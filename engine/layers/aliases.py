@@ -17,7 +17,7 @@ atan sinh cosh tanh asinh acosh atanh remainder fmod floor_divide pow atan2 loga
 bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift positive frac log2 exp2 erfc erfinv lgamma digamma sinc
 deg2rad rad2deg i0 special_entr special_ndtr hypot copysign logaddexp2 xlogy special_xlog1py heaviside ldexp gcd lcm
 fmax fmin eq ne lt le gt ge isnan isinf isfinite isposinf isneginf isreal logical_not signbit logical_and logical_or
-logical_xor add sub rsub div isclose polar conj angle sgn bitwise_not logit nan_to_num frexp lerp addcmul addcdiv
+logical_xor add sub div isclose polar conj angle sgn bitwise_not logit nan_to_num frexp lerp addcmul addcdiv
 where tril triu scatter scatter_reduce index_add nonzero quantize_per_tensor count_nonzero cummax cummin diff diagonal
 trace quantile kthvalue
 """
@@ -132,12 +132,16 @@ _OTHER: Final = [
     _row("torch.full", "torch.ones", presets={"fill_value": 1.0}),
     _row("torch.full", "torch.zeros torch.empty", presets={"fill_value": 0.0}),
     _row("torch.full_like", "torch.ones_like", presets={"fill_value": 1}),
-    _row("torch.full_like", "torch.zeros_like torch.empty_like", presets={"fill_value": 0}),
+    _row("torch.full_like", "torch.zeros_like torch.empty_like aten::zero", presets={"fill_value": 0}),
     _row("torch.matmul", "torch.mv", presets={"ranks": (2, 1)}, renamed={"vec": "other"}),
     _row("torch.matmul", "torch.bmm", presets={"ranks": (3, 3)}, renamed={"mat2": "other"}),
     _row("torch.matmul", "torch.mm", presets={"ranks": (2, 2)}, renamed={"mat2": "other"}),
     _row("torch.quantile", "torch.nanquantile aten::nanquantile", presets={"ignores_nan": True}),
     _row("torch.quantize_per_tensor", "nn.quantized.Quantize", positional=("input",)),
+    _row("torch.sub", "torch.rsub aten::rsub", positional=("other", "input", "alpha"),
+         renamed={"input": "other", "other": "input"}),
+    _row("torch.scatter_reduce", "torch.scatter_add", presets={"reduce": "sum"},
+         positional=("input", "dim", "index", "src")),
     _row("torch.slice_scatter", "aten::select_scatter",
          renamed={"dim": "dims", "index": "selects"}, positional=("input", "src", "dims", "selects")),
 ]  # fmt: skip

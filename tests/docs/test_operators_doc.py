@@ -13,7 +13,6 @@ from engine.compiler.lowering import Lowering, lower
 from engine.layers.convolution.conv_transpose import ConvTranspose
 from engine.layers.creation.creation import Full
 from engine.layers.creation.matrices import MeshGrid
-from engine.layers.elementwise.arithmetic import RSub
 from engine.layers.elementwise.cast import To, TypeAs
 from engine.layers.onnx.products.conv import ConvInteger
 from engine.layers.onnx.products.matmul import MatMulInteger
@@ -79,7 +78,7 @@ def test_the_page_marks_exactly_the_layers_that_a_sample_lowers_as_compiled() ->
     found = [each for sample in all_samples() for each in operators(sample)]
     lowered = {kind for kind, _, is_lowered in found if is_lowered}
     dilated = {(ConvTranspose, 1), (ConvTranspose, 3)}
-    recorded_in_other_dtypes = {(layer, None) for layer in (RSub, To, TypeAs)}
+    recorded_in_other_dtypes = {(layer, None) for layer in (To, TypeAs)}
     # Lists are lowered item by item; repetitions, windows and filters are recorded as run-time tensors.
     deformed, inverse = "pnnx.custom_op.torchvision.deform_conv2d", "torchaudio.functional.inverse_spectrogram"
     types = ("aten::repeat_interleave", deformed, inverse)

@@ -59,14 +59,6 @@ class Sub(_Scaled):
         return getattr(ELEMENTWISE["sub"], act)(input, self._scaled(other, input, act))
 
 
-@register("torch.rsub", positional=("input", "other", "alpha"))
-class RSub(_Scaled):
-    """y - alpha * x."""
-
-    def _compute(self, input: object, other: object, act: str) -> object:
-        return getattr(ELEMENTWISE["sub"], act)(other, self._scaled(input, other, act))
-
-
 @register("torch.div", positional=("input", "other", "rounding_mode"))
 class Div(Layer):
     """x / y; rounded down if rounding_mode is floor, towards zero if it is trunc, and then integers stay integers."""

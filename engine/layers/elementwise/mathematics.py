@@ -8,12 +8,14 @@ from typing import Any, Final
 import numpy as np
 
 from engine.expression.elementwise import ElementwiseFunction
+from engine.layers.creation.container import formula
+from engine.layers.definition.composite import CallLayer, Composite
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
 from engine.layers.elementwise.base import Elementwise
 from engine.layers.elementwise.functions import REAL, Binary, Unary, define
-from engine.layers.operands.precision import check_ordered, widened, working_dtype
-from engine.promotion import Category, broadcast_shapes, cast, dtype_category, float_dtype, result_type
+from engine.layers.operands.precision import check_ordered, working_dtype
+from engine.promotion import Category, broadcast_shapes, cast, dtype_category, result_type
 from engine.special import digamma, erfc, erfinv, lgamma
 from engine.tensor import Array, DType, Number, TensorSpec
 
@@ -126,22 +128,15 @@ def _double(*operands: object) -> DType:
 
 
 @register("torch.logit")
-class Logit(Layer):
+class Logit(Composite):
     """log(x / (1 - x)), with x first clipped to eps to 1 - eps if eps is given."""
 
     eps: float | None = None
 
-    def infer(self, input: TensorSpec) -> TensorSpec:
+    def compose(self, call: CallLayer, input: Array) -> Any:
         check_ordered(input.dtype)
-        return TensorSpec(input.shape, float_dtype(input.dtype))
-
-    def forward(self, input: Array) -> Array:
-        check_ordered(input.dtype)
-        x = widened(input)
-        with np.errstate(all="ignore"):
-            if self.eps is not None:
-                x = np.clip(x, x.dtype.type(self.eps), x.dtype.type(1 - self.eps))
-            return cast(np.asarray(np.log(x / (1 - x))), float_dtype(input.dtype))
+        clipped = "@0" if self.eps is None else f"min(max(@0,{self.eps}),{1 - self.eps})"
+        return formula(call, f"log(div({clipped},sub(1,{clipped})))", input)
 
 
 @register("torch.nan_to_num")

@@ -95,17 +95,6 @@ class Fill(Rearrangement):
         return np.broadcast_to(cast(value, input.dtype), input.shape)
 
 
-@register("aten::zero")
-class Zero(Rearrangement):
-    """A tensor like input, full of zeros."""
-
-    def infer(self, input: TensorSpec) -> TensorSpec:
-        return input
-
-    def forward(self, input: Array) -> Array:
-        return np.zeros(input.shape, input.dtype)
-
-
 @register("Tensor.copy", renamed={"self": "input"})
 class Copy(Rearrangement):
     """src, broadcast and converted, in place of input."""

@@ -73,15 +73,6 @@ class Scatter(_Scatter):
         return written(input, places, source, self.reduce)
 
 
-@register("torch.scatter_add", positional=("input", "dim", "index", "src"))
-class ScatterAdd(_Scatter):
-    """out[index[i][j]][j] += src[i][j] for dim 0."""
-
-    def forward(self, input: Array, index: Array, src: Array) -> Array:
-        places, source = self._places(input, index, src)
-        return written(input, places, source, "add")
-
-
 @register("torch.scatter_reduce", positional=("input", "dim", "index", "src", "reduce", "include_self"))
 class ScatterReduce(_Scatter):
     """The sum, product, mean, largest or smallest of all elements of src with the same position.

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
+from engine.layers.definition.composite import CallLayer, Composite
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.overload import overload
 from engine.layers.definition.registry import register
@@ -80,16 +81,11 @@ overload("aten::argsort", (ArgSort, "input dim descending"), (ArgSort, "input st
 
 
 @register("aten::msort")
-class SortRows(Layer):
+class SortRows(Composite):
     """The elements in order along the first axis."""
 
-    def infer(self, input: TensorSpec) -> TensorSpec:
-        check_ordered(input.dtype)
-        return input
-
-    def forward(self, input: Array) -> Array:
-        row = np.atleast_1d(input)
-        return np.take_along_axis(row, sort_order(row, 0), 0).reshape(input.shape)
+    def compose(self, call: CallLayer, input: Array) -> Any:
+        return call(Sort(dim=0), input)
 
 
 @register("torch.topk", positional=("input", "k", "dim", "largest", "sorted"))

@@ -20,7 +20,7 @@ from engine.layers import Layer
 from engine.layers.creation.container import Expression
 from engine.layers.definition.bound import Source
 from engine.layers.elementwise.activation import Tanh
-from engine.layers.elementwise.arithmetic import Add, Div, RSub, Sub
+from engine.layers.elementwise.arithmetic import Add, Div, Sub
 from engine.layers.elementwise.functions import Binary, Unary
 from engine.layers.elementwise.piecewise import Hardtanh, ReLU
 from engine.layers.elementwise.ternary import Clamp
@@ -90,10 +90,6 @@ def _sub(layer: Sub, x: Node, other: Node | None) -> Node | None:
     return None if other is None else Call("sub", (x, _scaled(other, layer.alpha)))
 
 
-def _rsub(layer: RSub, x: Node, other: Node | None) -> Node | None:
-    return None if other is None else Call("sub", (other, _scaled(x, layer.alpha)))
-
-
 def _div(layer: Div, x: Node, other: Node | None) -> Node | None:
     names = {None: "div", "floor": "floor_divide"}
     return None if other is None or layer.rounding_mode not in names else Call(names[layer.rounding_mode], (x, other))
@@ -123,7 +119,6 @@ def _clamp(layer: Clamp, x: Node, low: Node | None, high: Node | None) -> Node |
 _TEMPLATES: Final[Mapping[type[Layer], Template]] = {
     Add: _add,
     Sub: _sub,
-    RSub: _rsub,
     Div: _div,
     ReLU: _relu,
     Tanh: _tanh,

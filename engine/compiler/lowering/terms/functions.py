@@ -124,13 +124,11 @@ NAMED: tuple[type[functions.Unary | functions.Binary], ...] = (
 expression_for(*(each for each in NAMED if each.function.name in {*KERNELS, *COMPOSED}))(_by_name)
 
 
-@expression_for(arithmetic.Add, arithmetic.Sub, arithmetic.RSub)
-def scaled_sum(layer: arithmetic.Add | arithmetic.Sub | arithmetic.RSub, x: Expr, other: Expr) -> Expr | None:
-    """Return x + alpha * y, x - alpha * y, or y - alpha * x."""
+@expression_for(arithmetic.Add, arithmetic.Sub)
+def scaled_sum(layer: arithmetic.Add | arithmetic.Sub, x: Expr, other: Expr) -> Expr | None:
+    """Return x + alpha * y, or x - alpha * y."""
     if isinstance(layer.alpha, complex):
         return None
-    if isinstance(layer, arithmetic.RSub):
-        x, other = other, x
     scaled = other if layer.alpha == 1 else apply("mul", other, layer.alpha)
     return apply("add" if isinstance(layer, arithmetic.Add) else "sub", x, scaled)
 
@@ -154,14 +152,6 @@ def where(layer: masking.Where, condition: Expr, x: Expr | None = None, other: E
 def masked_fill(layer: masking.MaskedFill, x: Expr, mask: Expr, value: Expr) -> Expr:
     """Return the value where the mask is on, else x."""
     return apply("where", mask, value, x)
-
-
-@expression_for(mathematics.Logit)
-def logit(layer: mathematics.Logit, x: Expr) -> Expr | None:
-    """Return log(x / (1 - x)), with x first clipped to [eps, 1 - eps] if eps is given."""
-    if layer.eps is not None:
-        x = apply("clip", x, layer.eps, 1 - layer.eps)
-    return function("log", apply("div", x, apply("sub", 1.0, x)))
 
 
 @expression_for(complex_numbers.Direction)

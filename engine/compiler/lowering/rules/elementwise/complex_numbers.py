@@ -52,7 +52,7 @@ def lower_complex_map(context: Context) -> Lowered:
     return context.lowered(target, *parts.composition.steps)
 
 
-_WRITTEN = (Expression, Angle, Direction, arithmetic.Add, arithmetic.Sub, arithmetic.RSub, arithmetic.Div)
+_WRITTEN = (Expression, Angle, Direction, arithmetic.Add, arithmetic.Sub, arithmetic.Div)
 FALLBACKS.update(dict.fromkeys(_WRITTEN, lower_complex_map))
 FALLBACKS.update({each: lower_complex_map for each in NAMED if each.function.name in {*PAIRS, "pow"}})
 

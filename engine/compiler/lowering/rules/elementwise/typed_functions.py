@@ -64,18 +64,16 @@ def lower_quotient(context: Context) -> Lowered:
     return calls.lowered(ratio if layer.rounding_mode is None else calls.call("trunc", ratio))
 
 
-@kernels_for(arithmetic.Add, arithmetic.Sub, arithmetic.RSub)
+@kernels_for(arithmetic.Add, arithmetic.Sub)
 def lower_sum(context: Context) -> Lowered:
-    """Lower x + alpha * y, x - alpha * y, or y - alpha * x."""
+    """Lower x + alpha * y, or x - alpha * y."""
     if _is_map(context):
         return lower_map(context)
     layer, calls = context.layer(Layer), Calls(context)
-    assert isinstance(layer, arithmetic.Add | arithmetic.Sub | arithmetic.RSub)
+    assert isinstance(layer, arithmetic.Add | arithmetic.Sub)
     x, other = [*map(calls.term, context.arguments())][:2]
     if isinstance(layer.alpha, complex):
         raise NotLoweredError("there are no kernels for complex numbers")
-    if isinstance(layer, arithmetic.RSub):
-        x, other = other, x
     if layer.alpha != 1:
         is_beside = isinstance(x, TypedExpr) and x.spec.dtype.kind == "f"
         factor = float(other) if is_beside and isinstance(other, int) else other

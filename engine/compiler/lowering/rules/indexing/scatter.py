@@ -31,7 +31,6 @@ from engine.layers.indexing.scatter import (
     IndexReduce,
     Put,
     Scatter,
-    ScatterAdd,
     ScatterReduce,
 )
 from engine.layers.operands.axes import checked_axis
@@ -47,7 +46,7 @@ _MODES: dict[str | None, Mode] = {
 }  # fmt: skip
 
 
-@kernels_for(Scatter, ScatterAdd, ScatterReduce)
+@kernels_for(Scatter, ScatterReduce)
 def lower_scatter(context: Context) -> Lowered:
     """Lower out[index[i][j]][j] = src[i][j] for dim 0: a copy of the input, then element after element."""
     layer: Any = context.layer(Layer)
@@ -159,8 +158,6 @@ def unpool(context: Context, x: View, index: View, sizes: Sequence[int], lead: S
 
 
 def _mode(layer: Any) -> Mode:
-    if isinstance(layer, ScatterAdd):
-        return "add"
     return _MODES[layer.reduce]
 
 

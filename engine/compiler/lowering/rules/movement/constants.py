@@ -16,7 +16,7 @@ from engine.layers.creation import creation
 from engine.layers.creation.matrices import OneHot
 from engine.layers.creation.sequences import ARange
 from engine.layers.definition.layer import Layer
-from engine.layers.indexing.masking import Copy, Fill, Zero
+from engine.layers.indexing.masking import Copy, Fill
 from engine.layers.operands.precision import INT64
 from engine.promotion import cast
 from engine.tensor import Array, DType, TensorSpec
@@ -38,10 +38,6 @@ def _broadcast_constant(context: Context, number: Array) -> Lowered:
     return context.lowered(derived(view, view.meta.broadcast_to(spec.sizes)))
 
 
-@kernels_for(Zero)
-def lower_zeros(context: Context) -> Lowered:
-    """Lower zeros of another tensor's shape and dtype."""
-    return _broadcast_constant(context, np.zeros((), _spec(context).dtype))
 
 
 @kernels_for(creation.Full)

@@ -23,18 +23,18 @@ from engine.layers.operands.axes import checked_axis
 from engine.layers.operands.precision import INT64
 from engine.layers.sorting.order_statistics import Median, MedianOfAll, NanMedian, NanMedianOfAll, Quantile
 from engine.layers.sorting.searching import Bucketize, Histogram, SearchSorted
-from engine.layers.sorting.sorting import ArgSort, KthValue, Sort, SortRows, TopK
+from engine.layers.sorting.sorting import ArgSort, KthValue, Sort, TopK
 from engine.tensor import dtype_name
 
 # Largest index that fits beside an element.
 _MAX_COLUMNS = 2**31 - 1
 
 
-@kernels_for(Sort, ArgSort, SortRows)
+@kernels_for(Sort, ArgSort)
 def lower_sort(context: Context) -> Lowered:
     """Lower the sorted elements along a dimension, their indices, or both."""
     layer: Any = context.layer(Layer)
-    dim, is_descending = (0, False) if isinstance(layer, SortRows) else (layer.dim, layer.descending)
+    dim, is_descending = layer.dim, layer.descending
     elements, places, steps = ordered(context, dim, is_descending=is_descending)
     return given(context, [places] if isinstance(layer, ArgSort) else [elements, places], steps)
 

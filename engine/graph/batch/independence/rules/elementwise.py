@@ -25,7 +25,7 @@ from engine.layers.elementwise import (
 )
 from engine.layers.elementwise.base import UnaryFunction
 from engine.layers.elementwise.functions import Binary, Unary
-from engine.layers.indexing.masking import Copy, Fill, MaskedFill, Where, Zero
+from engine.layers.indexing.masking import Copy, Fill, MaskedFill, Where
 from engine.layers.onnx.control.text import LabelEncoder, StringConcat
 from engine.layers.onnx.elementwise import activation as onnx_activation
 from engine.layers.onnx.elementwise import arithmetic as onnx_arithmetic
@@ -60,10 +60,11 @@ def broadcast(operands: Iterable[Operand]) -> Value:
 
 
 @rule(
-    Unary, Binary, UnaryFunction, comparison.Comparison, comparison.Predicate, comparison.IsClose, logical.Logical,
-    logical.BitwiseNot, arithmetic.Add, arithmetic.Sub, arithmetic.RSub, arithmetic.Div, complex.Complex,
-    complex.Real, complex.Imag, complex.Conjugate, complex.Angle, complex.Direction, mathematics.FloatPower,
-    mathematics.Logit, mathematics.NanToNum, mathematics.FrExp, piecewise.ReLU, piecewise.Hardtanh, piecewise.Threshold,
+    Unary, Binary, UnaryFunction, comparison.Comparison, comparison.Predicate, logical.Logical,
+    logical.BitwiseNot, arithmetic.Add, arithmetic.Sub, arithmetic.Div, complex.Complex,
+    complex.Real, complex.Imag, complex.Conjugate, complex.Angle, complex.Direction,
+    mathematics.FloatPower, mathematics.NanToNum, mathematics.FrExp, piecewise.ReLU, piecewise.Hardtanh,
+    piecewise.Threshold,
     ternary.Clamp, ternary.Lerp, ternary.AddCMul, ternary.AddCDiv, MaskedFill,
     Where, FakeQuantize, QuantizePerTensor, Dequantize, IntRepr, StringConcat, LabelEncoder,
 )  # fmt: skip
@@ -103,7 +104,7 @@ def copied(use: Use) -> Value:
     return items
 
 
-@rule(Fill, Zero)
+@rule(Fill)
 def fill(use: Use) -> Value:
     """Follow an input that is overwritten by one number."""
     use.only("input")

@@ -95,7 +95,7 @@ def gather_elements(use: Use) -> Value:
     return _elements(use["input"], checked_axis(dim, use["input"].rank), index)
 
 
-@rule(scatter.Scatter, scatter.ScatterAdd, scatter.ScatterReduce)
+@rule(scatter.Scatter, scatter.ScatterReduce)
 def scatter_elements(use: Use) -> Value:
     """Follow elements written into each row at given positions."""
     axis = checked_axis(use.layer.dim, use["input"].rank)  # type: ignore[attr-defined]

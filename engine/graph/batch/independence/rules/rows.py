@@ -69,20 +69,6 @@ def along(use: Use) -> Value:
     return kept(use.batch("input"), (checked_axis(dim, use["input"].rank),), "works along")
 
 
-@rule(sorting.SortRows)
-def sort_rows(use: Use) -> Value:
-    """Follow a sort along the first axis."""
-    return kept(use.batch(), (0,), "sorts")
-
-
-@rule(scan.Diff)
-def differences(use: Use) -> Value:
-    """Follow differences along an axis, including prepended and appended elements."""
-    axis = checked_axis(use.layer.dim, use["input"].rank)  # type: ignore[attr-defined]
-    use.only("input")
-    return kept(use.batch("input"), (axis,), "takes differences along")
-
-
 @rule(SeveralAxes)
 def along_several(use: Use) -> Value:
     """Follow a transform along several axes."""
