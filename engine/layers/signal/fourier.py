@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Final, Literal
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
+from engine.layers.definition.composite import CallLayer, Composite
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
 from engine.layers.elementwise.complex import complex_dtype
@@ -29,13 +30,12 @@ class Transform:
 
     Args:
         halved: whether the output, or the input, holds only the non-redundant half of a symmetric spectrum.
-        one, several: compute along one axis and along several: (array, length, axis, norm).
+        compute: computes it along an axis: (array, length, axis, norm).
         formula: for the documentation.
     """
 
     halved: Literal["no", "output", "input"]
-    one: Callable[..., Any]
-    several: Callable[..., Any]
+    compute: Callable[..., Any]
     formula: str
 
     def points(self, given: Dim, length: Dim) -> Dim:
@@ -49,34 +49,22 @@ class Transform:
         return points // 2 + 1 if self.halved == "output" and points is not None else points
 
 
-def _hfftn(x: Array, s: Any, axes: Any, norm: str | None) -> Any:
-    return np.fft.irfftn(x.conj(), s, axes, _SWAPPED[norm])  # type: ignore[arg-type]
-
-
-def _ihfftn(x: Array, s: Any, axes: Any, norm: str | None) -> Any:
-    return np.fft.rfftn(x, s, axes, _SWAPPED[norm]).conj()  # type: ignore[arg-type]
-
-
 _TRANSFORMS: Final[dict[str, Transform]] = {
-    "fft": Transform(halved="no", one=np.fft.fft, several=np.fft.fftn, formula="sum of x[j] exp(-2 pi i j k / N)"),
-    "ifft": Transform(halved="no", one=np.fft.ifft, several=np.fft.ifftn, formula="mean of x[j] exp(2 pi i j k / N)"),
-    "rfft": Transform(
-        halved="output",
-        one=np.fft.rfft,
-        several=np.fft.rfftn,
-        formula="fft of a real signal, the first N//2 + 1 places",
-    ),
-    "irfft": Transform(
-        halved="input", one=np.fft.irfft, several=np.fft.irfftn, formula="ifft of half a symmetric spectrum, real"
-    ),
-    "hfft": Transform(halved="input", one=np.fft.hfft, several=_hfftn, formula="fft of half a symmetric signal, real"),
+    "fft": Transform(halved="no", compute=np.fft.fft, formula="sum of x[j] exp(-2 pi i j k / N)"),
+    "ifft": Transform(halved="no", compute=np.fft.ifft, formula="mean of x[j] exp(2 pi i j k / N)"),
+    "rfft": Transform(halved="output", compute=np.fft.rfft, formula="fft of a real signal, the first N//2 + 1 places"),
+    "irfft": Transform(halved="input", compute=np.fft.irfft, formula="ifft of half a symmetric spectrum, real"),
+    "hfft": Transform(halved="input", compute=np.fft.hfft, formula="fft of half a symmetric signal, real"),
     "ihfft": Transform(
-        halved="output", one=np.fft.ihfft, several=_ihfftn, formula="ifft of a real signal, the first N//2 + 1 places"
+        halved="output", compute=np.fft.ihfft, formula="ifft of a real signal, the first N//2 + 1 places"
     ),
 }
 
 _OTHERS: Final = {"fft": "fft", "ifft": "ifft", "rfft": "fft", "irfft": "ifft", "hfft": "fft", "ihfft": "ifft"}
 """Transform along all axes but the last."""
+
+_ONE_AXIS: Final[dict[str, type[OneAxis]]] = {}
+"""The layers of transforms along one axis."""
 
 
 class _Fourier(Layer):
@@ -93,15 +81,6 @@ class _Fourier(Layer):
     @property
     def _transform(self) -> Transform:
         return _TRANSFORMS[self.name]
-
-    @property
-    def begins_with_last(self) -> bool:
-        """Return whether, of several axes, the last is transformed first, when its points are real."""
-        return self._transform.halved == "output"
-
-    def computes(self, is_last: bool) -> Callable[..., Any]:
-        """Return the function (array, length, axis, norm) for the last of the axes, or for another of them."""
-        return (self._transform if is_last else _TRANSFORMS[_OTHERS[self.name]]).one
 
     def _dtype(self, dtype: DType) -> DType:
         if self._transform.halved == "output" and dtype.kind == "c":
@@ -132,13 +111,19 @@ class OneAxis(_Fourier):
         self.infer(TensorSpec(input.shape, input.dtype))
         axis = self._axis(input.shape)
         points = self.n[0] if self.n else None
-        return np.asarray(self._transform.one(self._prepared(input, (axis,)), points, axis, self.norm))
+        return np.asarray(self._transform.compute(self._prepared(input, (axis,)), points, axis, self.norm))
 
-    def along(self, shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def along(self, shape: tuple[int, ...]) -> tuple[int, int]:
         """Return the axis, and the points transformed along it, of an array of this shape."""
         axis = self._axis(shape)
         points = self._transform.points(self.n[0] if self.n and self.n[0] is not None else -1, shape[axis])
-        return (axis,), sizes((points,))
+        return axis, sizes((points,))[0]
+
+    def matrix(self, size: int, points: int, is_complex: bool) -> Array:
+        """Return the transform of the unit vectors, times i too for complex input, in float64."""
+        units = np.eye(size)
+        rows = np.stack([units + 0j, 1j * units], 1).reshape(2 * size, size) if is_complex else units
+        return np.asarray(self._transform.compute(rows, points, -1, self.norm))
 
     def _axis(self, shape: Shape) -> int:
         if not shape:
@@ -146,44 +131,29 @@ class OneAxis(_Fourier):
         return checked_axis(self.dim, len(shape))
 
 
-class SeveralAxes(_Fourier):
+class SeveralAxes(_Fourier, Composite):
     """A transform along several axes, each first truncated or zero-padded to s points; -1 keeps its length."""
 
     s: tuple[Dim, ...] = ()
     dim: tuple[int, ...] = ()
 
-    def infer(self, input: TensorSpec) -> TensorSpec:
-        axes, points = self._points(input.shape)
-        shape = list(input.shape)
-        for axis, count in zip(axes, points, strict=True):
-            shape[axis] = count
-        shape[axes[-1]] = self._transform.length(points[-1])
-        return TensorSpec(tuple(shape), self._dtype(input.dtype))
-
-    def forward(self, input: Array) -> Array:
-        axes, points = self._points(input.shape)
-        points = sizes(points)
-        return np.asarray(self._transform.several(self._prepared(input, axes), points, axes, self.norm))
-
-    def along(self, shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Return the axes, and the points transformed along each, of an array of this shape."""
-        axes, points = self._points(shape)
-        return axes, sizes(points)
-
-    def _points(self, shape: Shape) -> tuple[tuple[int, ...], Shape]:
-        """Return the axes, and the points transformed along each."""
-        rank = len(shape)
+    def compose(self, call: CallLayer, input: Array) -> Any:
+        rank = len(input.shape)
         if not rank:
             raise ShapeError("a 0-dim tensor cannot be transformed")
         axes = checked_axes(self.dim or range(rank - (len(self.s) or rank), rank), rank)
         if self.s and len(self.s) != len(axes):
             raise ParameterError("s and dim differ in length", found=len(self.s), expected=len(axes))
-        asked = self.s or (-1,) * len(axes)
-        points = [shape[axis] if given == -1 else given for axis, given in zip(axes, asked, strict=True)]
-        points[-1] = self._transform.points(asked[-1], shape[axes[-1]])
-        for count in points:
-            _check_points(count)
-        return axes, tuple(points)
+        *others, last = [
+            _ONE_AXIS[name](n=() if points == -1 else (points,), dim=axis, norm=self.norm)
+            for axis, points, name in zip(
+                axes, self.s or (-1,) * rank, [_OTHERS[self.name]] * (len(axes) - 1) + [self.name], strict=False
+            )
+        ]
+        result: Any = input
+        for stage in (last, *others) if self._transform.halved == "output" else (*others, last):
+            result = call(stage, result)
+        return result
 
 
 def never_empty(x: Array, axes: Sequence[int]) -> Array:
@@ -203,6 +173,8 @@ def _define(base: type[_Fourier], name: str, suffix: str, where: str) -> None:
     body = {"name": name, "__doc__": f"{_TRANSFORMS[name].formula}; along {where}", "__module__": __name__}
     layer = type(f"{name.capitalize()}{suffix.upper()}", (base,), body)
     register(f"torch.fft.{name}{suffix}", presets=presets, positional=positional)(layer)
+    if issubclass(layer, OneAxis):
+        _ONE_AXIS[name] = layer
 
 
 for _name in _TRANSFORMS:

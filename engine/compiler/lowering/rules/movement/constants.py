@@ -38,8 +38,6 @@ def _broadcast_constant(context: Context, number: Array) -> Lowered:
     return context.lowered(derived(view, view.meta.broadcast_to(spec.sizes)))
 
 
-
-
 @kernels_for(creation.Full)
 def lower_full(context: Context) -> Lowered:
     """Lower a tensor of one number, known or not, of a given size."""

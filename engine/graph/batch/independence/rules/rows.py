@@ -12,7 +12,7 @@ from engine.layers.normalisation import layer_norm, softmax
 from engine.layers.onnx.elementwise.arithmetic import Det
 from engine.layers.operands.axes import checked_axes, checked_axis
 from engine.layers.reduction import extremum, reduction, scan
-from engine.layers.signal.fourier import OneAxis, SeveralAxes
+from engine.layers.signal.fourier import OneAxis
 from engine.layers.sorting import order_statistics, sorting
 
 
@@ -67,13 +67,6 @@ def along(use: Use) -> Value:
     use.only("input")
     dim = layer.dim if hasattr(layer, "dim") else layer.axis
     return kept(use.batch("input"), (checked_axis(dim, use["input"].rank),), "works along")
-
-
-@rule(SeveralAxes)
-def along_several(use: Use) -> Value:
-    """Follow a transform along several axes."""
-    axes, _ = use.layer.along(use.first.shape)  # type: ignore[attr-defined]
-    return kept(use.batch(), axes, "transforms")
 
 
 @rule(layer_norm._TrailingNorm, layer_norm.LayerNormStatistics)
