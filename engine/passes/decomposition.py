@@ -86,9 +86,11 @@ class _Writer:
         result = layer.compose(self._call, *(self._operand(each) for each in bound.positional), **attributes)
         results = result if isinstance(result, tuple) else (result,)
         names = {each.name: out.name for each, out in zip(results, self._op.outputs, strict=True)}
-        *others, last = (renamed(each, names) for each in self._made)
-        if {*last.outputs} & {*names.values()}:
-            self._rewriter.replace(self._op, *others, replace(last, name=self._op.name))
+        made = [renamed(each, names) for each in self._made]
+        first = self._op.outputs[0].name
+        if any(first in each.outputs for each in made):
+            named = [replace(each, name=self._op.name) if first in each.outputs else each for each in made]
+            self._rewriter.replace(self._op, *named)
 
     def _operand(self, source: Source) -> object:
         return source.constant if source.index is None else self._described(self._op.inputs[source.index])

@@ -10,7 +10,7 @@ from engine.errors import ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
 from engine.layers.linear.matmul import matmul
-from engine.layers.operands.axes import may_equal
+from engine.layers.operands.axes import may_equal, sizes
 from engine.layers.operands.precision import working_dtype
 from engine.promotion import broadcast_shapes, cast, promote_types
 from engine.tensor import Array, DType, Shape, TensorSpec, format_shape, product
@@ -106,6 +106,34 @@ class MaskedAttention(ScaledDotProductAttention):
     def forward(self, query: Array, key: Array, value: Array, *masks: Array) -> Array:  # type: ignore[override]
         added = [np.where(mask, -np.inf, 0.0) if mask.dtype == np.bool_ else mask for mask in masks]
         return super().forward(query, key, value, np.asarray(sum(added)) if added else None)
+
+
+@register("engine.AttentionMask")
+class AttentionMask(Layer):
+    """A mask (L, S) or (B, S), whichever fits, as it broadcasts to the scores (B, H, L, S) of a query and a key.
+
+    Parameters:
+        prefers_queries: whether it is (L, S) if both fit.
+    """
+
+    does_arithmetic = False
+
+    prefers_queries: bool = False
+
+    def infer(self, mask: TensorSpec, query: TensorSpec, key: TensorSpec) -> TensorSpec:
+        is_open = not (mask.is_static and query.is_static and key.is_static)
+        shape = (None, 1, None, mask.shape[-1]) if is_open else self._shape(mask.shape, query.shape, key.shape)
+        return TensorSpec(shape, mask.dtype)
+
+    def forward(self, mask: Array, query: Array, key: Array) -> Array:
+        return mask.reshape(sizes(self._shape(mask.shape, query.shape, key.shape)))
+
+    def _shape(self, mask: Shape, query: Shape, key: Shape) -> Shape:
+        is_attention, is_padding = mask == (query[-2], key[-2]), mask == (query[0], key[-2])
+        if is_attention == is_padding and not (is_attention and self.prefers_queries):
+            found, expected = format_shape(mask), "[L, S] or [B, S], L not B"
+            raise ShapeError("attention mask and key padding mask are ambiguous", found=found, expected=expected)
+        return (1, 1, *mask) if is_attention else (mask[0], 1, 1, mask[1])
 
 
 def _masked_shape(scores: Shape, mask: Shape) -> Shape:

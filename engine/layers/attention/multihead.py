@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
-from engine.layers.attention.attention import MaskedAttention
+from engine.layers.attention.attention import AttentionMask, MaskedAttention
 from engine.layers.attention.multihead_operands import (
     Arrangement,
     Masks,
@@ -111,16 +111,20 @@ class MultiheadAttention(Composite):
         bias_k: Array | None = None,
         bias_v: Array | None = None,
     ) -> Any:
-        arrangement, sequences, masks = self.roles([TensorSpec(each.shape, each.dtype) for each in operands])
+        specs = [TensorSpec(each.shape, each.dtype) for each in operands]
+        arrangement = self._arrangement(specs)
+        sequences = self._sequences(specs, arrangement)
+        masks = self._open_masks(specs, sequences, arrangement)
         separate = [each for each in (q_proj_weight, k_proj_weight, v_proj_weight) if each is not None]
         projected = self._projected(call, operands, sequences, in_proj_weight, separate, in_proj_bias)
         heads = [self._split(call, each, arrangement) for each in projected]
         added = [] if bias_k is None or bias_v is None else [(bias_k, bias_v)]
         if self.add_zero_attn:
             added.append((np.zeros(self.embed_dim, heads[1].dtype),) * 2)
+        fitted = self._masks_of_heads(call, operands, masks, heads)
+        fitted = [call(Pad(pad=(0, len(added))), mask) for mask in fitted] if added else fitted
         for rows in added:
             heads[1:] = (self._with_position(call, *pair) for pair in zip(heads[1:], rows, strict=True))
-        fitted = self._masks_of_heads(call, operands, masks, len(added))
         kinds = self.kinds(arrangement)
         attended, weights = self._attended(call, heads, fitted, wants_weights=WEIGHTS in kinds)
         order = {2: (1, 0, 2), 3: (0, 2, 1, 3) if self.batch_first else (2, 0, 1, 3)}[arrangement.rank]
@@ -174,8 +178,23 @@ class MultiheadAttention(Composite):
         one = call(Slice(dims=(-2,), starts=(0,), ends=(1,)), heads)
         return call(Cat(dim=-2), heads, call(ExpandAs(), row, one))
 
-    def _masks_of_heads(self, call: CallLayer, operands: Sequence[Array], masks: Masks, added: int) -> list[Any]:
+    def _open_masks(self, specs: Sequence[TensorSpec], sequences: Sequences, arrangement: Arrangement) -> Masks | int:
+        """Return the masks; or a single operand, whose role only the sizes of a run tell."""
+        try:
+            return self._masks(specs, sequences, arrangement)
+        except ShapeError:
+            rest = [index for index, _ in enumerate(specs) if index not in sequences]
+            if len(rest) != 1 or None not in specs[rest[0]].shape or specs[rest[0]].rank != 2 or arrangement.rank != 3:
+                raise
+            return rest[0]
+
+    def _masks_of_heads(
+        self, call: CallLayer, operands: Sequence[Array], masks: Masks | int, heads: Sequence[Any]
+    ) -> list[Any]:
         """Return the masks, as they broadcast to the scores (B, H, L, S)."""
+        if isinstance(masks, int):
+            fitting = AttentionMask(prefers_queries=self._labelled == masks)
+            return [call(fitting, operands[masks], *heads[:2])]
         found = []
         if masks.attention is not None:
             mask = operands[masks.attention]
@@ -184,7 +203,7 @@ class MultiheadAttention(Composite):
         if masks.padding is not None:
             mask = operands[masks.padding]
             found.append(call(Unsqueeze(dim=(1, 2)), mask) if len(mask.shape) == 2 else mask)
-        return [call(Pad(pad=(0, added)), mask) for mask in found] if added else found
+        return found
 
     def _attended(
         self, call: CallLayer, heads: Sequence[Any], masks: Sequence[Any], *, wants_weights: bool

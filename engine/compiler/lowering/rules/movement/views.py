@@ -16,6 +16,7 @@ from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import Lowered, NotLoweredError
 from engine.compiler.storage import FLOAT32, View, row_major
 from engine.graph.operand import RuntimeOperand
+from engine.layers.attention.attention import AttentionMask
 from engine.layers.creation.container import Unpack
 from engine.layers.creation.matrices import MeshGrid
 from engine.layers.definition.layer import Layer
@@ -49,7 +50,7 @@ VIEWS = (
     identity.Dropout,
     identity.Identity,
     identity.RawIdentity,
-    identity.Dropout,
+    AttentionMask,
     complex.Resolved,
     diagonal.Diagonal,
 )
