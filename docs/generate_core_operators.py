@@ -59,6 +59,8 @@ _DECOMPOSED: Final = """## Decomposed
 """
 _BY_PARAMETERS: Final = "by parameters"
 _OWN: Final = "engine.layers."
+# Largest table of layers of which a decomposition may use each.
+_SMALL: Final = 6
 _Observation = tuple[list[TensorSpec], TensorSpec]
 
 
@@ -237,6 +239,8 @@ def _layers_in(function: Any, owner: type[Layer], seen: set[Any] | None = None) 
             found.append(Expression)
         elif isinstance(value, type) and issubclass(value, Layer):
             found.append(value)
+        elif isinstance(value, dict) and len(value) <= _SMALL:
+            found += [each for each in value.values() if isinstance(each, type) and issubclass(each, Layer)]
         elif isinstance(value, FunctionType) and value.__module__ == owner.__module__ and value not in seen:
             seen.add(value)
             found += _layers_in(value, owner, seen)

@@ -9,11 +9,8 @@ import numpy as np
 
 from engine.errors import ShapeError
 from engine.expression.elementwise import with_lists
-from engine.layers.creation.container import formula
-from engine.layers.definition.composite import CallLayer, Composite
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
-from engine.layers.elementwise.cast import To
 from engine.layers.elementwise.functions import FUNCTIONS
 from engine.layers.operands.precision import check_ordered
 from engine.promotion import broadcast_shapes, cast, result_type
@@ -114,22 +111,22 @@ for _name, (_function, _formula) in _TESTS.items():
 
 
 @register("torch.isclose", positional=("input", "other", "rtol", "atol", "equal_nan"))
-class IsClose(Composite):
+class IsClose(Layer):
     """|x - y| <= atol + rtol * |y|; equal infinities are close, NaNs only with equal_nan."""
 
     rtol: float = 1e-5
     atol: float = 1e-8
     equal_nan: bool = False
 
-    def compose(self, call: CallLayer, input: Array, other: Array) -> Any:
+    def infer(self, input: TensorSpec, other: TensorSpec) -> TensorSpec:
         if input.dtype != other.dtype:
             raise ShapeError("dtypes differ", found=f"{input.dtype} and {other.dtype}", expected="equal ones")
-        x, y = (call(To(dtype=np.promote_types(each.dtype, _FLOAT32)), each) for each in (input, other))
-        apart = formula(call, "abs(sub(@0,@1))", x, y)
-        allowed = formula(call, f"add(abs(mul(@0,{self.rtol})),{self.atol})", y)
-        near = call(FUNCTIONS["and"](), call(FUNCTIONS["le"](), apart, allowed), call(FUNCTIONS["isfinite"](), apart))
-        close = call(FUNCTIONS["or"](), near, call(FUNCTIONS["eq"](), input, other))
-        if not self.equal_nan:
-            return close
-        both = call(FUNCTIONS["and"](), *(call(FUNCTIONS["isnan"](), each) for each in (x, y)))
-        return call(FUNCTIONS["or"](), close, both)
+        return TensorSpec(broadcast_shapes(input.shape, other.shape), BOOL)
+
+    def forward(self, input: Array, other: Array) -> Array:
+        self.infer(*(TensorSpec(each.shape, each.dtype) for each in (input, other)))
+        x, y = (cast(each, np.promote_types(each.dtype, _FLOAT32)) for each in (input, other))
+        with np.errstate(all="ignore"):
+            allowed = x.real.dtype.type(self.atol) + np.abs(x.real.dtype.type(self.rtol) * y)
+            close = (input == other) | (np.isfinite(x - y) & (np.abs(x - y) <= allowed))
+        return np.asarray(close | (np.isnan(x) & np.isnan(y)) if self.equal_nan else close)

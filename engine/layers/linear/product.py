@@ -12,6 +12,7 @@ import numpy as np
 from engine.errors import ParameterError, ShapeError
 from engine.layers.creation.container import formula
 from engine.layers.definition.composite import CallLayer, Composite
+from engine.layers.definition.layer import Annotations
 from engine.layers.definition.registry import register
 from engine.layers.elementwise.arithmetic import Add
 from engine.layers.elementwise.complex import Conjugate
@@ -20,8 +21,9 @@ from engine.layers.linear.matmul import Matmul, check_ranks
 from engine.layers.operands.axes import checked_axes, checked_axis, may_equal, may_match
 from engine.layers.reduction.reduction import Sum
 from engine.layers.shape.expand import ExpandAs
-from engine.layers.shape.permute import Roll
+from engine.layers.shape.join import Cat
 from engine.layers.shape.shape import Flatten, Unsqueeze
+from engine.layers.shape.split import Chunk
 from engine.promotion import broadcast_shapes, promote_types
 from engine.tensor import Array, Shape, format_shape
 
@@ -146,9 +148,13 @@ class Cross(Composite):
             raise ShapeError("a cross product needs numbers", found="bool")
         axis = self._axis(broadcast_shapes(input.shape, other.shape))
         both = _multiplied(call, input, other)
-        a, b = (call(ExpandAs(), each, both) for each in (input, other))
-        after, before = (partial(call, Roll(shifts=(by,), dims=(axis,))) for by in (-1, 1))
-        return formula(call, "sub(mul(@0,@1),mul(@2,@3))", after(a), before(b), before(a), after(b))
+        split = Chunk(chunks=3, dim=axis, annotations=Annotations(outputs=(None,) * 3))
+        a, b = (call(split, call(ExpandAs(), each, both)) for each in (input, other))
+        parts = [
+            formula(call, "sub(mul(@0,@1),mul(@2,@3))", a[after], b[before], a[before], b[after])
+            for after, before in ((1, 2), (2, 0), (0, 1))
+        ]
+        return call(Cat(dim=axis), *parts)
 
     def _axis(self, shape: Shape) -> int:
         if not shape:

@@ -10,7 +10,6 @@ import numpy as np
 
 from engine.errors import ShapeError
 from engine.ir.dims import largest
-from engine.layers.definition.composite import CallLayer, Composite
 from engine.layers.definition.registry import register
 from engine.layers.operands.axes import checked_axis, may_match, replaced
 from engine.layers.shape.shape import AtLeast, Rearrangement, Unsqueeze
@@ -134,23 +133,33 @@ def _alike(a: Shape, b: Shape) -> Shape:
 
 
 @register("aten::dstack", presets={"rank": 3, "dim": 2})
-class StackedRows(Composite):
+class StackedRows(_Join):
     """Tensors of at least so many dimensions joined along one; hstack joins vectors along their only axis."""
 
     rank: int
     dim: int
 
-    def compose(self, call: CallLayer, tensors: Sequence[Array]) -> Any:
-        raised = [call(AtLeast(rank=self.rank), each) for each in _items(tensors)]
-        return call(Cat(dim=min(self.dim, len(raised[0].shape) - 1)), *raised)
+    def _joined_spec(self, tensors: Sequence[TensorSpec]) -> TensorSpec:
+        raised = [AtLeast(rank=self.rank).infer(tensor) for tensor in tensors]
+        return self._cat(raised[0].rank)._joined_spec(raised)
+
+    def _join(self, tensors: Sequence[Array]) -> Array:
+        raised = [AtLeast(rank=self.rank).forward(tensor) for tensor in tensors]
+        return self._cat(raised[0].ndim)._join(raised)
+
+    def _cat(self, rank: int) -> Cat:
+        return Cat(dim=min(self.dim, rank - 1))
 
 
 @register("aten::column_stack")
-class ColumnStack(Composite):
+class ColumnStack(_Join):
     """Vectors as columns, and matrices, joined horizontally."""
 
-    def compose(self, call: CallLayer, tensors: Sequence[Array]) -> Any:
-        return call(Cat(dim=1), *(call(_as_columns(len(each.shape)), each) for each in _items(tensors)))
+    def _joined_spec(self, tensors: Sequence[TensorSpec]) -> TensorSpec:
+        return Cat(dim=1)._joined_spec([_as_columns(tensor.rank).infer(tensor) for tensor in tensors])
+
+    def _join(self, tensors: Sequence[Array]) -> Array:
+        return Cat(dim=1)._join([_as_columns(tensor.ndim).forward(tensor) for tensor in tensors])
 
 
 def _as_columns(rank: int) -> Unsqueeze:

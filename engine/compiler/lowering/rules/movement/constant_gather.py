@@ -35,8 +35,8 @@ MOVES_FIRST: tuple[type[Layer], ...] = (
 )  # fmt: skip
 """Layers that move the elements of their first operand; their other operands are known."""
 MOVES_ALL: tuple[type[Layer], ...] = (
-    diagonal.DiagonalScatter, join.BlockDiagonal, join.CartesianProduct, join.Cat, join.Stack,
-    slicing.SliceCopy, slicing.SliceScatter,
+    diagonal.DiagonalScatter, join.BlockDiagonal, join.CartesianProduct, join.Cat, join.ColumnStack, join.Stack,
+    join.StackedRows, slicing.SliceCopy, slicing.SliceScatter,
 )  # fmt: skip
 """Layers that move the elements of all their operands."""
 

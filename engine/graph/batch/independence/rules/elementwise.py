@@ -60,7 +60,7 @@ def broadcast(operands: Iterable[Operand]) -> Value:
 
 
 @rule(
-    Unary, Binary, UnaryFunction, comparison.Comparison, comparison.Predicate, logical.Logical,
+    Unary, Binary, UnaryFunction, comparison.Comparison, comparison.Predicate, comparison.IsClose, logical.Logical,
     logical.BitwiseNot, arithmetic.Add, arithmetic.Sub, arithmetic.Div, complex.Complex,
     complex.Real, complex.Imag, complex.Conjugate, complex.Angle, complex.Direction,
     mathematics.FloatPower, mathematics.NanToNum, mathematics.FrExp, piecewise.ReLU, piecewise.Hardtanh,
