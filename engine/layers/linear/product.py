@@ -25,7 +25,7 @@ from engine.layers.shape.join import Cat
 from engine.layers.shape.shape import Flatten, Unsqueeze
 from engine.layers.shape.split import Chunk
 from engine.promotion import broadcast_shapes, promote_types
-from engine.tensor import Array, Shape, format_shape
+from engine.tensor import Array, TensorSpec, format_shape
 
 
 def _multiplied(call: CallLayer, input: Array, other: Array) -> Any:
@@ -143,10 +143,21 @@ class Cross(Composite):
 
     dim: int | None = None
 
-    def compose(self, call: CallLayer, input: Array, other: Array) -> Any:
-        if promote_types(input.dtype, other.dtype) == np.bool_:
+    def infer(self, input: TensorSpec, other: TensorSpec) -> TensorSpec:
+        shape, dtype = broadcast_shapes(input.shape, other.shape), promote_types(input.dtype, other.dtype)
+        if dtype == np.bool_:
             raise ShapeError("a cross product needs numbers", found="bool")
-        axis = self._axis(broadcast_shapes(input.shape, other.shape))
+        if not shape:
+            raise ShapeError("a cross product needs vectors", found="0-dim tensors")
+        if self.dim is None and not {3, None} & {*shape}:
+            raise ShapeError("a cross product needs an axis of size 3", found=format_shape(shape))
+        if self.dim is not None and not may_equal(shape[checked_axis(self.dim, len(shape))], 3):
+            raise ShapeError("a cross product needs 3 components", found=shape[self.dim])
+        return TensorSpec(shape, dtype)
+
+    def compose(self, call: CallLayer, input: Array, other: Array) -> Any:
+        shape = broadcast_shapes(input.shape, other.shape)
+        axis = shape.index(3) if self.dim is None else self.dim
         both = _multiplied(call, input, other)
         split = Chunk(chunks=3, dim=axis, annotations=Annotations(outputs=(None,) * 3))
         a, b = (call(split, call(ExpandAs(), each, both)) for each in (input, other))
@@ -155,16 +166,6 @@ class Cross(Composite):
             for after, before in ((1, 2), (2, 0), (0, 1))
         ]
         return call(Cat(dim=axis), *parts)
-
-    def _axis(self, shape: Shape) -> int:
-        if not shape:
-            raise ShapeError("a cross product needs vectors", found="0-dim tensors")
-        if self.dim is None and 3 not in shape:
-            raise ShapeError("a cross product needs an axis of size 3", found=format_shape(shape))
-        axis = shape.index(3) if self.dim is None else checked_axis(self.dim, len(shape))
-        if not may_equal(shape[axis], 3):
-            raise ShapeError("a cross product needs 3 components", found=shape[axis])
-        return axis
 
 
 @register("aten::linalg_multi_dot")

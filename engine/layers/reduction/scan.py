@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from engine.cancellation import cancellable
 from engine.errors import ParameterError, ShapeError
-from engine.layers.definition.composite import CallLayer, Composite
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
-from engine.layers.elementwise.arithmetic import Sub
-from engine.layers.elementwise.functions import FUNCTIONS
-from engine.layers.indexing.slicing import Slice
 from engine.layers.operands.axes import checked_axis, replaced
 from engine.layers.operands.precision import INT64, check_ordered, summed_dtype, working_dtype
 from engine.layers.shape.join import Cat
@@ -140,7 +136,7 @@ class CumMin(_RunningExtreme):
 
 
 @register("torch.diff", positional=("input", "n", "dim", "prepend", "append"))
-class Diff(Composite):
+class Diff(Layer):
     """out[i] = in[i + 1] - in[i], n times over; prepend and append lengthen the axis first. Bools are xor-ed."""
 
     n: int = 1
@@ -150,15 +146,24 @@ class Diff(Composite):
         if self.n < 0:
             raise ParameterError("n must not be negative", found=self.n)
 
-    def compose(self, call: CallLayer, input: Array, prepend: Array | None = None, append: Array | None = None) -> Any:
-        if not input.shape:
+    def infer(
+        self, input: TensorSpec, prepend: TensorSpec | None = None, append: TensorSpec | None = None
+    ) -> TensorSpec:
+        if input.rank == 0:
             raise ShapeError("a 0-dim tensor has no neighbours")
-        axis = checked_axis(self.dim, len(input.shape))
+        axis = checked_axis(self.dim, input.rank)
+        joined = Cat(dim=axis)._joined_spec([each for each in (prepend, input, append) if each is not None])
+        length = joined.shape[axis]
+        return TensorSpec(
+            replaced(joined.shape, axis, None if length is None else max(length - self.n, 0)), joined.dtype
+        )
+
+    def forward(self, input: Array, prepend: Array | None = None, append: Array | None = None) -> Array:
         parts = [each for each in (prepend, input, append) if each is not None]
-        result: Any = call(Cat(dim=axis), *parts) if len(parts) > 1 else input
-        length = result.shape[axis]
-        difference = FUNCTIONS["xor"]() if result.dtype == np.bool_ else Sub()
-        for _ in cancellable(range(self.n if length is None else min(self.n, length))):
-            ends = call(Slice(dims=(axis,), starts=(1,)), result), call(Slice(dims=(axis,), ends=(-1,)), result)
-            result = call(difference, *ends)
-        return result
+        self.infer(TensorSpec(input.shape, input.dtype))
+        axis = checked_axis(self.dim, input.ndim)
+        joined = Cat(dim=axis).forward(*parts)
+        with np.errstate(all="ignore"):
+            for _ in cancellable(range(min(self.n, joined.shape[axis]))):
+                joined = np.diff(joined, axis=axis)
+            return np.asarray(joined)

@@ -9,8 +9,10 @@ from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.products.matmul import product
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.rules.rows.norms import norm_of
-from engine.compiler.lowering.steps import Lowered, derived
+from engine.compiler.lowering.steps import Lowered, NotLoweredError, derived
+from engine.layers.operands.axes import checked_axis
 from engine.layers.reduction.distance import Cdist
+from engine.layers.reduction.scan import Diff
 
 X, Y = Operand(0), Operand(1)
 # Most repeated differences, each a map of its own.
@@ -41,3 +43,21 @@ def lower_cdist(context: Context) -> Lowered:
     fused = Fused(context.op.outputs[0], tree, tuple(squares), (context.op.name,))
     lowered = product(context, a, derived(b, b.meta.swapaxes(-1, -2)), fused)
     return Lowered(views=lowered.views, steps=[*composition.steps, *lowered.steps], fusions=lowered.fusions)
+
+
+@kernels_for(Diff, doubles=True)
+def lower_diff(context: Context) -> Lowered:
+    """Lower repeated differences of neighbouring elements."""
+    x, layer, composition = context.tensor(0), context.layer(Diff), Composition(context)
+    if any(context.argument(index) is not None for index in range(1, len(context.bound.positional))):
+        raise NotLoweredError("there is no kernel for differences with prepended or appended elements")
+    axis = checked_axis(layer.dim, len(x.shape))
+    if not 0 < layer.n <= _MAX_DIFFERENCES or layer.n >= x.shape[axis]:
+        raise NotLoweredError("there is no kernel for this number of differences")
+    for turn in range(layer.n):
+        moved = x.meta.moveaxis(axis, 0)
+        pair = [derived(x, part.moveaxis(0, axis)) for part in (moved[1:], moved[:-1])]
+        if turn == layer.n - 1:
+            return composition.finish(apply("sub", X, Y), *pair)
+        x = composition.map(apply("sub", X, Y), *pair)
+    raise NotLoweredError("it has no differences")

@@ -69,6 +69,14 @@ def along(use: Use) -> Value:
     return kept(use.batch("input"), (checked_axis(dim, use["input"].rank),), "works along")
 
 
+@rule(scan.Diff)
+def differences(use: Use) -> Value:
+    """Follow differences along an axis, including prepended and appended elements."""
+    axis = checked_axis(use.layer.dim, use["input"].rank)  # type: ignore[attr-defined]
+    use.only("input")
+    return kept(use.batch("input"), (axis,), "takes differences along")
+
+
 @rule(layer_norm._TrailingNorm, layer_norm.LayerNormStatistics)
 def trailing_norm(use: Use) -> Value:
     """Follow a normalisation over the last axes, those of the weight."""
