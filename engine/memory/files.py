@@ -144,6 +144,8 @@ def identity(status: os.stat_result) -> tuple[int, ...]:
 
 def reason(error: OSError | ValueError) -> str:
     """Return the system's message without the path."""
+    if "embedded null" in str(error):  # the words vary with the version of Python
+        return "embedded null byte"
     return (error.strerror if isinstance(error, OSError) else str(error)) or type(error).__name__
 
 
