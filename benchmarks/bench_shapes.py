@@ -2,7 +2,7 @@
 
     python -m benchmarks.bench_shapes [--shapes 8 12 40] [--rounds 10] [--max-bytes N]
 
-The network is a text recogniser: convolutions over a line 32 pixels high with an open width, then a linear layer on
+The network is a text recogniser: convolutions over a line 32 pixels high with a dynamic width, then a linear layer on
 each column. Widths take turns, the worst order for an LRU cache. Every width's answer is first compared with the
 reference's.
 """

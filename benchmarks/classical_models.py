@@ -82,7 +82,7 @@ def models() -> Mapping[str, Callable[[], Any]]:
 
 
 def convert(name: str, model: Any, path: Path) -> None:
-    """Write a fitted model as an ONNX file of open batch size."""
+    """Write a fitted model as an ONNX file of dynamic batch size."""
     if name.startswith(("lightgbm", "xgboost")):
         from onnxmltools import convert_lightgbm, convert_xgboost
         from onnxmltools.convert.common.data_types import FloatTensorType

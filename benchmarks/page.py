@@ -34,12 +34,12 @@ SECTIONS: Final[dict[str, tuple[str, str]]] = {
         "Networks for which nothing was tuned, against onnxruntime and OpenVINO; ratios of fastest runs.",
     ),
     "random_sizes": (
-        "Open sizes: every request has another size",
+        "Dynamic sizes: every request has another size",
         "From the first request on, the compile cache as stated. A ratio is the faster rival's quantile divided by "
         "ours.",
     ),
-    "random_lines": ("Open sizes: ten thousand lines of text of random width", "RSS must not grow."),
-    "random_pictures": ("Open sizes: ten thousand pictures of random height and width", "RSS must not grow."),
+    "random_lines": ("Dynamic sizes: ten thousand lines of text of random width", "RSS must not grow."),
+    "random_pictures": ("Dynamic sizes: ten thousand pictures of random height and width", "RSS must not grow."),
     "classical": (
         "Classical models",
         "Pipelines of scikit-learn, LightGBM and XGBoost; a ratio is onnxruntime's time divided by ours, fastest runs.",

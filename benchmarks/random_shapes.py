@@ -2,7 +2,7 @@
 
     python -m benchmarks.random_shapes [--pictures NAME] [--runs 10000] [--threads 1] [--save NAME]
 
-The network is that of bench_shapes.py: lines of text of open width, here 32 to 320. With ``--pictures`` it is one of
+The network is that of bench_shapes.py: lines of text of dynamic width, here 32 to 320. With ``--pictures`` it is one of
 bench_graph.py (mobilenet_v2) with any height and width from 96 to 288, where hardly any size repeats. Memory is
 recorded after every tenth of the runs. The fixed size is the largest, which takes longest. Some answers are compared
 with the reference's.

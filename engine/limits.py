@@ -97,7 +97,7 @@ def check_size(shape: Sequence[int | None], dtype: DType, what: str = "the resul
     A run holds more than one tensor; one that leaves no room for a second cannot be computed from anything.
 
     Args:
-        shape: open dimensions count as one.
+        shape: dynamic dimensions count as one.
         what: noun for the message.
 
     Raises:
@@ -115,7 +115,7 @@ def check_scratch(shape: Sequence[int | None], dtype: DType, of_bytes: int, what
     """Refuse an intermediate tensor that is far larger than the operands and the result.
 
     Args:
-        shape: open dimensions count as one.
+        shape: dynamic dimensions count as one.
         of_bytes: of the operands and the result.
 
     Raises:

@@ -4,7 +4,7 @@ Operands come in three groups: tensors with dimensions, 0-dim tensors, Python nu
 < floating < complex) is the highest of all operands. The dtype is that of the first group, in this order, which
 reaches the category; a later group only matters when its category is strictly higher. Python numbers stand for the
 default dtypes: int64, float32, complex64. So float16 * 2.5 stays float16, int64 * 2.5 is float32, and uint8 + 300
-wraps in uint8. A dimension that is None is open: only a run can tell it.
+wraps in uint8. A dimension that is None is dynamic: only a run can tell it.
 
 Source: c10/core/ScalarType.h and at::native::result_type; checked against PyTorch 2.13.
 """
@@ -228,7 +228,7 @@ _shared_number = lru_cache(maxsize=4096, typed=True)(_number)
 
 @lru_cache(maxsize=4096)
 def broadcast_shapes(*shapes: Shape) -> Shape:
-    """Return the shape of an elementwise result; an open dimension stays open unless the other decides.
+    """Return the shape of an elementwise result; a dynamic dimension stays dynamic unless the other decides.
 
     Raises:
         ShapeError: when two dimensions differ and neither is 1, naming both shapes.

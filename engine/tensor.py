@@ -112,7 +112,7 @@ class TensorSpec:
     """Shape and dtype of a tensor, and its elements where they are known before it is computed.
 
     Args:
-        shape: its dimensions, None for an open one.
+        shape: its dimensions, None for a dynamic one.
         dtype: of its elements.
         value: elements, read-only, of small tensors that sizes are computed with; None if unknown. ``==`` ignores it.
     """
@@ -136,15 +136,15 @@ class TensorSpec:
         """The shape as numbers.
 
         Raises:
-            ShapeError: a dimension is open.
+            ShapeError: a dimension is dynamic.
         """
         if None in self.shape:
-            raise ShapeError("a dimension is open", found=format_shape(self.shape))
+            raise ShapeError("a dimension is dynamic", found=format_shape(self.shape))
         return cast(tuple[int, ...], self.shape)
 
     @property
     def size(self) -> Dim:
-        """Number of elements, None while a dimension is open."""
+        """Number of elements, None while a dimension is dynamic."""
         return product(self.shape)
 
     def __str__(self) -> str:
@@ -191,17 +191,17 @@ def scalar_tensor(number: Number) -> Array:
 
 
 def format_shape(shape: Iterable[Dim], names: Iterable[str | None] = ()) -> str:
-    """Return a shape as text for messages, ``[1, 3, ?, ?]``; named open dimensions show their name."""
+    """Return a shape as text for messages, ``[1, 3, ?, ?]``; named dynamic dimensions show their name."""
     pairs = zip(shape, itertools.chain(names, itertools.repeat(None)), strict=False)
     return "[" + ", ".join(name or "?" if dim is None else str(dim) for dim, name in pairs) + "]"
 
 
 def product(dims: Iterable[Dim]) -> Dim:
-    """Return the product of dimensions; None while one of them is open and none is zero."""
+    """Return the product of dimensions; None while one of them is dynamic and none is zero."""
     known = tuple(dims)
     try:
         return math.prod(known)  # type: ignore[arg-type]
-    except TypeError:  # one is open
+    except TypeError:  # one is dynamic
         return 0 if 0 in known else None
 
 

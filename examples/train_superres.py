@@ -299,7 +299,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # pnnx reads back upsample for interpolate.
     warnings.filterwarnings("ignore", message=".*upsample. is deprecated")
     model = train(load_training(), options.steps)
-    # All sides of the second shape differ from the first, so that all sizes stay open.
+    # All sides of the second shape differ from the first, so that all sizes stay dynamic.
     shapes = torch.zeros(1, 3, 24, 40), torch.zeros(2, 3, 37, 29)
     read_back = write_pair(model, options.out / "1", *shapes)
     scores = [measure(read_back, name) for name in HELD_BACK]

@@ -15,7 +15,7 @@ from exporter.conversion import ONNX, SCRIPT, convert
 from exporter.drawing import PLAIN, draw
 from exporter.errors import ConversionError, DivergenceError, ExportError, SourceError
 from exporter.inputs import InputSpec
-from exporter.onnx_files import OnnxModel, missing_packages, open_dimensions, write_onnx
+from exporter.onnx_files import OnnxModel, dynamic_dimensions, missing_packages, write_onnx
 from exporter.tensors import answer
 from exporter.verification import Case, cases, verify
 
@@ -68,8 +68,8 @@ def _with(error: E, remark: str) -> E:
 
 
 _LEVELS: Final = (2, 1, 0)
-# Most sizes that are opened one by one, to find one that helps.
-_MOST_OPENED: Final = 3
+# Most sizes that are made dynamic one by one, to find one that helps.
+_MOST_DYNAMIC: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class Alternatives:
             attempt = partial(self._as_pair, self.level, (), fixed)
             yield Alternative(name="with fixed sizes, without --shape2", attempt=attempt)
         else:
-            yield Alternative(name="with open sizes", attempt=self._with_open_sizes)
+            yield Alternative(name="with dynamic sizes", attempt=self._with_dynamic_sizes)
 
     def _as_pair(self, level: int, second: Sequence[InputSpec], trials: Sequence[Case]) -> str:
         folder = self.scratch / "other"
@@ -132,8 +132,8 @@ class Alternatives:
         self._verify(load(folder), trials)
         return ""
 
-    def _with_open_sizes(self) -> str:
-        for second in islice(self._open_shapes(), _MOST_OPENED):
+    def _with_dynamic_sizes(self) -> str:
+        for second in islice(self._open_shapes(), _MOST_DYNAMIC):
             try:
                 self._as_pair(self.level, second, cases(self.model, self.inputs, second))
             except engine.EngineError:
@@ -154,7 +154,7 @@ class Alternatives:
     def _through_onnx(self) -> str:
         if missing_packages():
             raise ExportError("torch.onnx.export cannot be tried")
-        dims = open_dimensions(self.inputs, self.second)
+        dims = dynamic_dimensions(self.inputs, self.second)
         # A size of 1 would become a constant.
         case = next((each for each in self.trials if _is_above_one(each.inputs, dims)), self.trials[0])
         path = self.scratch / "exported.onnx"
@@ -164,8 +164,8 @@ class Alternatives:
                 self._verify(engine.load(path), self.trials)
             except engine.EngineError:
                 continue
-            opened = f" and open dimensions {dims}" if any(dims) else ""
-            return f": torch.onnx.export with dynamo={dynamo}, inputs of {case.shapes}{opened}"
+            sizes = f" and dynamic dimensions {dims}" if any(dims) else ""
+            return f": torch.onnx.export with dynamo={dynamo}, inputs of {case.shapes}{sizes}"
         raise DivergenceError("the results through ONNX do not agree")
 
     def _as_it_is(self) -> str:

@@ -27,7 +27,7 @@ def missing_packages() -> list[str]:
     return [name for name in NEEDED if find_spec(name) is None]
 
 
-def open_dimensions(first: Sequence[InputSpec], second: Sequence[InputSpec]) -> list[list[int]]:
+def dynamic_dimensions(first: Sequence[InputSpec], second: Sequence[InputSpec]) -> list[list[int]]:
     """Return the dimensions of each input that differ; none without second shapes."""
     if not second:
         return [[] for _ in first]
@@ -39,8 +39,8 @@ def write_onnx(model: Any, tensors: Sequence[Any], dims: Sequence[Sequence[int]]
     """Export a module with torch.onnx.export.
 
     Args:
-        tensors: its inputs; sizes of open dimensions must not be 1.
-        dims: the open dimensions of each input.
+        tensors: its inputs; sizes of dynamic dimensions must not be 1.
+        dims: the dynamic dimensions of each input.
         dynamo: whether to use torch.export instead of tracing.
 
     Raises:

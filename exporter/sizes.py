@@ -1,4 +1,4 @@
-"""Shapes at which a pair with open dimensions is tried, in addition to the two of the export.
+"""Shapes at which a pair with dynamic dimensions is tried, in addition to the two of the export.
 
 A converter may keep values computed from the two examples: a padding of 1, an even length. So dimensions are tried at
 odd and prime sizes below, between and above both. Dimensions with the same sizes in both examples count as one size;

@@ -1,4 +1,4 @@
-"""Comparison of a converted pair with PyTorch: at the shapes of the export, and at others if dimensions are open.
+"""Comparison of a converted pair with PyTorch: at the shapes of the export, and at others if dimensions are dynamic.
 
 Differences that PyTorch's own rounding explains, by its results in double precision, become a remark.
 """
@@ -136,7 +136,7 @@ class Verdict:
 
 
 def cases(model: Any, first: Sequence[InputSpec], second: Sequence[InputSpec]) -> tuple[Case, ...]:
-    """Return the cases: values of every kind at both shapes, and other shapes if dimensions are open.
+    """Return the cases: values of every kind at both shapes, and other shapes if dimensions are dynamic.
 
     Raises:
         SourceError: the model does not take inputs of one of the two shapes.

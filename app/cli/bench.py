@@ -41,7 +41,7 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
         model = models.prepare(found, version, models.load(version, settings), settings)
     specs = example_specs(model, args.shape)
     if specs is None:
-        raise UsageError("--shape: missing, expected a shape for the model's open input sizes")
+        raise UsageError("--shape: missing, expected a shape for the model's dynamic input sizes")
     with compiling(found.name) as show:
         model.compile(args.batch, specs=specs, progress=show)
     inputs = random_inputs(specs, args.batch)

@@ -87,7 +87,7 @@ def _gaps(place: str, bundle: Mapping[str, Any] | None) -> Iterator[Remark]:
 
 
 def _trial(place: str, files: ModelFiles, version: VersionFiles, settings: Settings) -> Iterator[Remark]:
-    """Load the model as the server does and run it once on zeros; assume sizes for open dimensions."""
+    """Load the model as the server does and run it once on zeros; assume sizes for dynamic dimensions."""
     try:
         model = prepare(files, version, load(version, settings), settings)
         dry_run(model)

@@ -87,10 +87,10 @@ def _batches(
         except engine.ShapeError as error:
             if args.shape or batch is not None or model.refuses_its_sizes(error):
                 raise
-            made = None  # the sizes assumed for open dimensions do not work
+            made = None  # the sizes assumed for dynamic dimensions do not work
         row = {"model": files.name, "version": version.number, "shapes": args.shape, "batch": batch, **(made or {})}
         if made is None:
-            yield True, f"{about} · nothing to compile ahead: its sizes are open; --shape gives them", row
+            yield True, f"{about} · nothing to compile ahead: its sizes are dynamic; --shape gives them", row
         else:
             yield made["entry_bytes"] > 0, f"{about} · {_outcome(made)}", row
 
@@ -145,7 +145,7 @@ def _shapes(model: Model, args: argparse.Namespace) -> Iterator[list[engine.Tens
     for each in sets:
         specs = example_specs(model, each)
         if specs is None:
-            raise UsageError("--shape: missing, expected a shape for the model's open input sizes")
+            raise UsageError("--shape: missing, expected a shape for the model's dynamic input sizes")
         yield specs
 
 

@@ -27,7 +27,7 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
     with compiling(found.name) as show:
         model.compile(progress=show)
     told = None
-    # With open sizes and no shapes there is nothing to run, but still a graph to show.
+    # With dynamic sizes and no shapes there is nothing to run, but still a graph to show.
     shapes = [",".join(map(str, each)) or "scalar" for each in args.shape]
     with progress(f"measuring {found.name}"), nullcontext() if shapes else suppress(InvalidRequestError):
         told = profile(model, settings, *inputs_to_measure(model, found, partial(_read, settings), shapes))

@@ -36,7 +36,7 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
         model = models.prepare(found, version, models.load(version, settings), settings)
     specs = example_specs(model, args.shape)
     if specs is None:
-        raise UsageError("--shape: missing, expected a shape for the model's open input sizes")
+        raise UsageError("--shape: missing, expected a shape for the model's dynamic input sizes")
     table = Table(found.name)
     with telling(f"tuning {found.name}") as show:
 

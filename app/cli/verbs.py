@@ -110,7 +110,7 @@ def _shape(parser: ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="SHAPE",
-        help="shape of an input with open sizes, such as 1,3,224,224; once for each input",
+        help="shape of an input with dynamic sizes, such as 1,3,224,224; once for each input",
     )
 
 

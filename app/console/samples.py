@@ -93,10 +93,10 @@ def inputs_to_measure(
         files: files of the model.
         read: converts a sample and its type to a request.
         shapes: shapes such as ``1,3,224,224``, one per input.
-        sample: name of a sample; by default the first one if sizes are open.
+        sample: name of a sample; by default the first one if sizes are dynamic.
 
     Raises:
-        InvalidRequestError: a shape does not fit, or sizes are open and nothing is given.
+        InvalidRequestError: a shape does not fit, or sizes are dynamic and nothing is given.
         NotFoundError: there is no such sample.
         ServiceError, EngineError: as for a request.
     """

@@ -26,7 +26,7 @@ class PreprocessConfig(Section):
     )
     resize: Literal["stretch", "crop", "letterbox", "none"] = Field(
         default="stretch",
-        description="How a picture gets that size. none: it must have it; where size is open any picture will do.",
+        description="How a picture gets that size. none: it must have it; where size is dynamic any picture will do.",
     )
     crop_fraction: Annotated[float, Field(gt=0, le=1)] = Field(
         default=0.875, description="crop: the shorter side becomes size / crop_fraction, then the middle is cut out."
@@ -36,7 +36,7 @@ class PreprocessConfig(Section):
     )
     multiple: Annotated[int, Field(ge=1, le=1024)] = Field(
         default=1,
-        description="none, size open: height and width grow to a multiple of it, by repeating the last row and column;"
+        description="none, dynamic size: height and width grow to a multiple of it, by repeating last row and column;"
         " letterbox: what follows grows to one, by filling.",
     )
     max_pixels: Positive | None = Field(
@@ -79,16 +79,16 @@ def takes_pictures(port: engine.Port, layout: str = "nchw") -> bool:
 
 
 def completed(port: engine.Port, config: PreprocessConfig) -> PreprocessConfig:
-    """Return the config with open keys derived from the input's shape and dtype.
+    """Return the config with missing keys derived from the input's shape and dtype.
 
     Raises:
-        ConfigError: it contradicts the input, or leaves a size open that the input leaves open too.
+        ConfigError: it contradicts the input, or has no size, and that of the input is dynamic.
     """
     shape = port.spec.shape if port.spec is not None and len(port.spec.shape) == 4 else (None,) * 4
     channels, height, width = (shape[1], shape[2], shape[3]) if config.layout == "nchw" else (shape[3], *shape[1:3])
     size = config.size or (None if height is None or width is None else (height, width))
     if size is None and config.resize != "none":
-        raise ConfigError(f"preprocess.size: missing, and input '{port.name}' leaves its height and width open")
+        raise ConfigError(f"preprocess.size: missing, and input '{port.name}' has dynamic height and width")
     if size is not None and ((height or size[0]), (width or size[1])) != size:
         raise ConfigError(
             f"preprocess.size: found {list(size)}, expected {[height, width]} as input '{port.name}' has it"
@@ -96,7 +96,7 @@ def completed(port: engine.Port, config: PreprocessConfig) -> PreprocessConfig:
     follows = size is not None and 0 in size
     if config.multiple > 1 and not follows and (size is not None or config.resize != "none"):
         raise ConfigError(
-            f"preprocess.multiple: found {config.multiple}, expected 1 where size is not open or resize not 'none'"
+            f"preprocess.multiple: found {config.multiple}, expected 1 where size is not dynamic or resize not 'none'"
         )
     color = config.color or _COLORS.get(channels if channels is not None else 3)
     if color is None or (channels is not None and channels != (1 if color == "grey" else 3)):

@@ -48,7 +48,7 @@ class Preprocessor:
     """Conversion of pictures to the input of one model.
 
     Raises:
-        ConfigError: the table contradicts the graph, or leaves a size open that the graph leaves open too.
+        ConfigError: the table contradicts the graph, or has no size, and that of the input is dynamic.
     """
 
     def __init__(self, port: engine.Port, config: PreprocessConfig, settings: Settings) -> None:
@@ -235,7 +235,7 @@ def find_preprocessor(
     except ConfigError:
         if config is not None:
             raise
-        return None  # the size is open and nothing is configured
+        return None  # the size is dynamic and nothing is configured
 
 
 def _pixels(image: Image.Image) -> NDArray[np.uint8]:

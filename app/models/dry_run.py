@@ -1,4 +1,4 @@
-"""Dry run of a model: on inputs known from file and config or, for open sizes, on plausible ones."""
+"""Dry run of a model: on inputs known from file and config or, for dynamic sizes, on plausible ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from app.models.request import InferRequest
 # Multiples that networks usually divide by first, then rarer ones.
 _SIZES: Final = (64, 32, 128, 16, 224, 256, 96, 8, 7, 4, 2, 1, 3, 5, 10, 12, 100, 20, 50, 24, 48)
 _BATCHES: Final = (1, 2)
-# Open sizes of one model may have to differ: number of other combinations to try, and of runs in all.
+# Dynamic sizes of one model may have to differ: number of other combinations to try, and of runs in all.
 _MIXTURES: Final = 400
 _RUNS: Final = 12
 
@@ -59,7 +59,7 @@ def _try_sizes(model: Model, specs: Sequence[engine.TensorSpec]) -> str | None:
         if len(tried) >= _RUNS:
             break
     shapes = f": {'; '.join(tried[:3])}" if tried else ""
-    return f"not run: sizes are open, and zeros are rejected at all sizes tried{shapes}: {failure}"
+    return f"not run: sizes are dynamic, and zeros are rejected at all sizes tried{shapes}: {failure}"
 
 
 def _refusal(model: Model, specs: Sequence[engine.TensorSpec]) -> engine.EngineError | None:
@@ -84,7 +84,7 @@ def _run(model: Model, specs: Sequence[engine.TensorSpec]) -> engine.EngineError
 
 
 def _candidates(specs: Sequence[engine.TensorSpec]) -> Iterator[list[engine.TensorSpec]]:
-    """Yield sizes for all open dimensions: equal ones, then combinations."""
+    """Yield sizes for all dynamic dimensions: equal ones, then combinations."""
     for size, batch in itertools.product(_SIZES, _BATCHES):
         yield [_sized(spec, itertools.chain([batch], itertools.repeat(size))) for spec in specs]
     choose = random.Random(0)
@@ -95,6 +95,6 @@ def _candidates(specs: Sequence[engine.TensorSpec]) -> Iterator[list[engine.Tens
 
 
 def _sized(spec: engine.TensorSpec, sizes: Iterator[int]) -> engine.TensorSpec:
-    """Return a spec with open dimensions replaced, the first by the first size."""
+    """Return a spec with dynamic dimensions replaced, the first by the first size."""
     shape = tuple(size if dim is None else dim for dim, size in zip(spec.shape, sizes, strict=False))
     return engine.TensorSpec(shape, spec.dtype)

@@ -251,7 +251,7 @@ class Model:
             cancelled: polled between kernels and between operators.
 
         Returns:
-            Whether it ran; False if the graph leaves sizes open or rejects zeros.
+            Whether it ran; False if the graph has dynamic sizes or rejects zeros.
 
         Raises:
             EngineError: the model cannot run, or the warm-up was cancelled.
@@ -306,7 +306,7 @@ class Model:
     def tune_batching(self) -> None:
         """Determine by measurement, once there are requests, in which batch sizes the model runs best.
 
-        Nothing is measured for a model that was not warmed up: its sizes are open.
+        Nothing is measured for a model that was not warmed up: its sizes are dynamic.
         """
         if self.inline_policy.run_s is not None and not self.batcher.verdict.is_final:
             tune(self.batcher, self.inline_policy.run_s)
@@ -320,7 +320,7 @@ class Model:
     def example_inputs(self) -> dict[str, NDArray[Any]] | None:
         """Return the inputs in the model's folder, or zeros for one item; None if no valid inputs are known.
 
-        None are known if graph and config leave a size open, or if the model has rejected zeros.
+        None are known if graph and config leave a size dynamic, or if the model has rejected zeros.
         """
         if self._given is not None:
             return dict(self._given)
@@ -329,7 +329,7 @@ class Model:
     @property
     def missing_example(self) -> str:
         """Return the reason why ``example_inputs`` has none, for messages."""
-        return "the model rejects zeros" if self.remark is not None else "the model leaves its input's size open"
+        return "the model rejects zeros" if self.remark is not None else "the size of the model's input is dynamic"
 
     def partly_known(self, specs: Sequence[engine.TensorSpec]) -> list[engine.TensorSpec]:
         """Return the specs of the inputs with sizes from the config filled in."""

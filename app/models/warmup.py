@@ -83,7 +83,7 @@ def _fitting(array: NDArray[Any], port: engine.Port) -> NDArray[Any]:
 
 
 def example_inputs(ports: Sequence[engine.Port], preprocessor: Preprocessor | None) -> dict[str, NDArray[Any]] | None:
-    """Return zeros for every input, one item of a batch; None if graph and config leave a size open."""
+    """Return zeros for every input, one item of a batch; None if graph and config leave a size dynamic."""
     zeros = {port.name: _zeros(port, preprocessor) for port in ports}
     known = {name: array for name, array in zeros.items() if array is not None}
     return known if len(known) == len(zeros) else None

@@ -30,7 +30,7 @@ def example(model: Model) -> list[NDArray[Any]]:
     """Return one item of random values.
 
     Raises:
-        InvalidRequestError: the model leaves sizes open.
+        InvalidRequestError: the model has dynamic sizes.
     """
     zeros = model.example_inputs()
     if zeros is None:

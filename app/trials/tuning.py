@@ -263,7 +263,7 @@ def advice(
         name: name of the model.
         settings: settings of the server.
         threads: number of threads that the server may use.
-        shapes: shapes of one item of each input, if the model leaves them open.
+        shapes: shapes of one item of each input, if they are dynamic.
     """
     return {
         "config": "\n".join(_config(candidate, threads)),

@@ -1,1 +1,1 @@
-"""Networks with open sizes, a new input size with every request: ours against rivals on the same file."""
+"""Networks with dynamic sizes, a new input size with every request: ours against rivals on the same file."""

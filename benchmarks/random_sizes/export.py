@@ -37,7 +37,7 @@ def _write_answers(network: OpenNetwork, module: torch.nn.Module, path: Path) ->
 
 def _write_onnx(network: OpenNetwork, module: torch.nn.Module, path: Path) -> None:
     open_axes = {number: axis.name for number, axis in network.axes.items()}
-    # The TorchScript exporter states no bounds of open sizes; the newer one fixes the sizes of recurrent layers.
+    # The TorchScript exporter states no bounds of dynamic sizes; the newer one fixes the sizes of recurrent layers.
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
         torch.onnx.export(

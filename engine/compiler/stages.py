@@ -1,8 +1,8 @@
 """Stages of a graph: operators whose sizes depend on values run as a graph of their own, once those sizes are known.
 
 A boolean mask, ``NonZero`` or a range up to a computed length gives a tensor whose size inference cannot know. All
-operators behind it move into the body of one ``Stage`` operator. That body is a graph with open sizes like any other:
-its programs have symbolic sizes, which are bound when the first stage has run. A body may have stages again.
+operators behind it move into the body of one ``Stage`` operator. That body is a graph with dynamic sizes: its
+programs have symbolic sizes, which are bound when the first stage has run. A body may have stages again.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _has_value(value: object) -> bool:
 
 
 def _port_spec(value: object) -> TensorSpec | None:
-    """Return what the file would say of an input of the body: symbolic sizes are open; None for what is no tensor."""
+    """Return the spec of an input of the body, with symbolic sizes as dynamic; None if it is not a tensor."""
     if not isinstance(value, TensorSpec) or value.dtype.hasobject:
         return None
     return TensorSpec(tuple(None if dim is None or is_symbolic(dim) else dim for dim in value.shape), value.dtype)

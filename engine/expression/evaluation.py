@@ -128,7 +128,7 @@ def peak_bytes(node: Node, operands: Sequence[object], *, annotated: TensorSpec 
     """Return the most bytes that evaluate() holds at once in addition to the operands, its result included.
 
     Args:
-        operands: as for infer(); open dimensions count as zero.
+        operands: as for infer(); dynamic dimensions count as zero.
 
     Raises:
         ExpressionError, ShapeError: as evaluate().

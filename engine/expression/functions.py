@@ -55,7 +55,7 @@ class Size:
         return self.infer(tensor, dim)
 
     def infer(self, tensor: object, dim: object = None) -> object:
-        """Return like evaluate, with an unknown integer for an open dimension.
+        """Return like evaluate, with an unknown integer for a dynamic dimension.
 
         Raises:
             ExpressionError: for anything but a tensor, and for a dimension it does not have.

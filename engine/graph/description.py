@@ -82,7 +82,7 @@ def _operator(op: RuntimeOperator) -> dict[str, Any]:
 
 
 def _flops(op: RuntimeOperator) -> int | None:
-    """Return the floating-point operations; None while a shape is open."""
+    """Return the floating-point operations; None while a shape is dynamic."""
     specs = [operand.spec for operand in (*op.inputs, *op.outputs)]
     if op.layer is None or any(spec is not None and not spec.is_static for spec in specs):
         return None

@@ -39,7 +39,7 @@ class RuntimeOperator:
 
     @property
     def definition(self) -> Layer | None:
-        """The layer that defines the computation, its dynamic parameters still open; None without a layer."""
+        """The layer that defines the computation, its dynamic parameters still unknown; None without a layer."""
         return None if self.layer is None else self.layer.layer
 
     @property

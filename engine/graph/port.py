@@ -29,7 +29,7 @@ class Port:
         operand: the operand it stands for; an item of a returned tuple has the tuple's name.
         spec: shape and dtype, None if unknown.
         aliases: other names a caller may use, ``in0`` or ``out0`` included; none of them is another port's name.
-        size_names: names of the open dimensions in the file, None for one without; empty if none has a name.
+        size_names: names of the dynamic dimensions in the file, None for one without; empty if none has a name.
             Dimensions of one name have one size in every run.
     """
 
@@ -123,7 +123,7 @@ def _given(port: Port) -> str:
 
 
 def _names_of(spec: TensorSpec | None, given: Sequence[str | None] | None) -> tuple[str | None, ...]:
-    """Return the names of open dimensions, None for known ones; empty if there are none."""
+    """Return the names of dynamic dimensions, None for known ones; empty if there are none."""
     if spec is None or given is None or len(given) != spec.rank:
         return ()
     names = tuple(name if size is None else None for name, size in zip(given, spec.shape, strict=True))
@@ -137,7 +137,7 @@ def static_specs(ports: Sequence[Port]) -> list[TensorSpec] | None:
 
 
 def batch_size(ports: Sequence[Port]) -> int | None:
-    """Return the batch size the graph was exported with; None if it is open or the inputs have none in common."""
+    """Return the batch size the graph was exported with; None if it is dynamic or the inputs have none in common."""
     sizes = {port.spec.shape[0] if port.spec is not None and port.spec.shape else None for port in ports}
     return sizes.pop() if len(sizes) == 1 else None
 

@@ -262,7 +262,7 @@ class RuntimeGraph:
         return part
 
     def for_any_batch(self) -> RuntimeGraph:
-        """Return this graph with the first dimension of its inputs open; weights are shared.
+        """Return this graph with the first dimension of its inputs dynamic; weights are shared.
 
         Raises:
             BatchError: naming the operator that forbids another batch.
@@ -272,7 +272,7 @@ class RuntimeGraph:
         return self.for_batches_along((0,) * len(self.inputs))
 
     def for_batches_along(self, axes: Sequence[int]) -> RuntimeGraph:
-        """Return this graph with one dimension of each input open.
+        """Return this graph with one dimension of each input dynamic.
 
         Raises:
             BatchError: naming the operator that forbids another batch.

@@ -1,4 +1,4 @@
-"""Symbolic inputs: open dimensions as symbolic sizes, so that one inference holds for all their values."""
+"""Symbolic inputs: dynamic dimensions as symbolic sizes, so that one inference holds for all their values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from engine.tensor import Dim, TensorSpec, dtype_name, named_dtype
 def symbolic_specs(
     ports: Sequence[Port], specs: Sequence[TensorSpec], guards: Guards = NO_GUARDS
 ) -> tuple[ShapeEnv, list[TensorSpec]]:
-    """Return the specs of inputs with their open dimensions symbolic; sizes of 0 and 1 stay numbers.
+    """Return the specs of inputs with their dynamic dimensions symbolic; sizes of 0 and 1 stay numbers.
 
     Dimensions that the file gives one name are one size. Of those without a name, the same axis of several inputs is
     one size where they have the same number now.
@@ -25,7 +25,7 @@ def symbolic_specs(
     """
     env = ShapeEnv()
     hints: dict[str, int] = {}
-    opened = []
+    dynamic = []
     for port, spec in zip(ports, specs, strict=True):
         shape: list[Dim] = []
         for axis, (declared, size) in enumerate(zip(_declared(port, spec), spec.sizes, strict=True)):
@@ -37,29 +37,31 @@ def symbolic_specs(
             if name is None or hints.get(name, size) != size:
                 name = f"{port.name}.{axis}"
             hints[name] = size
-            shape.append(env.open(name, size))
-        opened.append(TensorSpec(tuple(shape), spec.dtype, spec.value))
+            shape.append(env.dynamic(name, size))
+        dynamic.append(TensorSpec(tuple(shape), spec.dtype, spec.value))
     env.assume(guards)
-    return env, opened
+    return env, dynamic
 
 
 class SizesOf:
-    """Function from input shapes to the values of the open sizes.
+    """Function from input shapes to the values of the dynamic sizes.
 
     Args:
-        env, opened: as ``symbolic_specs`` returns them.
+        env, dynamic: as ``symbolic_specs`` returns them.
     """
 
-    def __init__(self, env: ShapeEnv, opened: Sequence[TensorSpec]) -> None:
-        self._dtypes = [spec.dtype for spec in opened]
+    def __init__(self, env: ShapeEnv, dynamic: Sequence[TensorSpec]) -> None:
+        self._dtypes = [spec.dtype for spec in dynamic]
         numbers = {name: number for number, name in enumerate(env.names)}
-        # For every dimension the number of its open size, or -1 - its known size.
-        self._shapes = [[numbers[repr(dim)] if is_symbolic(dim) else -1 - dim for dim in spec.sizes] for spec in opened]
+        # For every dimension the number of its dynamic size, or -1 - its known size.
+        self._shapes = [
+            [numbers[repr(dim)] if is_symbolic(dim) else -1 - dim for dim in spec.sizes] for spec in dynamic
+        ]
         self._count = len(numbers)
 
     @classmethod
     def like(cls, described: Sequence[Any], count: int) -> SizesOf:
-        """Rebuild from what ``described`` returns, with ``count`` open sizes.
+        """Rebuild from what ``described`` returns, with ``count`` dynamic sizes.
 
         Raises:
             TypeError, ValueError, ParameterError: the data is invalid.
@@ -77,7 +79,7 @@ class SizesOf:
         return [(shape, dtype_name(dtype)) for shape, dtype in zip(self._shapes, self._dtypes, strict=True)]
 
     def __call__(self, specs: Sequence[TensorSpec]) -> list[int] | None:
-        """Return the values in the order in which sizes were opened; None where the inputs do not fit."""
+        """Return the values in the order of the environment; None where the inputs do not fit."""
         found = [-1] * self._count
         for shape, dtype, spec in zip(self._shapes, self._dtypes, specs, strict=True):
             if len(shape) != len(spec.shape) or dtype != spec.dtype:

@@ -1,15 +1,15 @@
 """Symbolic sizes: a dimension is an ``int`` or a ``Dim``.
 
-A ``Dim`` is an expression over the open sizes of a graph, with a *hint*: the value it has for the inputs at hand. Code
+A ``Dim`` is an expression over the dynamic sizes of a graph, with a *hint*: its value for the inputs at hand. Code
 written for numbers runs on it unchanged:
 
-* arithmetic gives another ``Dim``, or an ``int`` where the open sizes cancel;
+* arithmetic gives another ``Dim``, or an ``int`` where the dynamic sizes cancel;
 * a comparison is decided by algebra where that is possible for all sizes (``h * 4 // 4 == h``); otherwise the hint
   decides, and the decision is recorded as a *guard*: the result is valid for all sizes that decide it the same way;
 * every other use of the number (``int()``, ``range()``, an index) gets the hint, and a guard that the size equals it;
 * a heuristic uses ``hint(size)``, which records nothing. Its choice has to be correct for every size.
 
-An expression is a polynomial with integer coefficients over *atoms*: the open sizes, and operations that polynomials
+An expression is a polynomial with integer coefficients over *atoms*: the dynamic sizes, and operations that polynomials
 lack (``//``, ``%``, ``max``, ``min``). It is kept in a canonical form, so that equal expressions are equal objects
 without a guard. This follows TorchInductor's ``SizeVarAllocator`` and ``ShapeEnv``.
 """
@@ -28,7 +28,7 @@ MOST_DEGREE: Final = 16
 MOST_DEPTH: Final = 48
 MOST_ATOMS: Final = 20_000
 LEAST_OPEN: Final = 2
-"""The least value of an open size: 0 and 1 often lead to another program, and stay numbers."""
+"""The least value of a dynamic size: 0 and 1 often lead to another program, and stay numbers."""
 
 S = TypeVar("S")
 Bounds: TypeAlias = tuple[int | None, int | None]
@@ -44,11 +44,11 @@ NO_GUARDS: Final[Guards] = {}
 
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """Variable of polynomials: an open size, or an operation on two polynomials.
+    """Variable of polynomials: a dynamic size, or an operation on two polynomials.
 
     Args:
-        operation: ``size`` of an open size; else ``//``, ``%``, ``max`` or ``min``.
-        name: of an open size.
+        operation: ``size`` of a dynamic size; else ``//``, ``%``, ``max`` or ``min``.
+        name: of a dynamic size.
         bounds: its least and largest value, None if unknown.
     """
 
@@ -61,10 +61,10 @@ class Atom:
 
 
 class ShapeEnv:
-    """The open sizes of a graph, the expressions over them, and the guards that decisions have recorded.
+    """The dynamic sizes of a graph, the expressions over them, and the guards that decisions have recorded.
 
     Attributes:
-        names: of the open sizes, in the order they were opened.
+        names: of the dynamic sizes, in the order they were added.
         guards: polynomial and relation (``== 0`` or ``>= 0``) -> whether it holds for the hints.
     """
 
@@ -83,11 +83,11 @@ class ShapeEnv:
         # (atom, 0 or 1) -> its least or largest value by a guard, and that guard
         self._tightened: dict[tuple[int, int], tuple[int, tuple[str, Terms]]] = {}
 
-    def open(self, name: str, hint: int) -> int:
-        """Open a size; 0 and 1 stay numbers.
+    def dynamic(self, name: str, hint: int) -> int:
+        """Add a dynamic size; 0 and 1 stay numbers.
 
         Args:
-            name: identifies it; a name opened twice is the same size.
+            name: identifies it; a name added twice is the same size.
             hint: its value now.
         """
         if hint < LEAST_OPEN:
@@ -97,7 +97,7 @@ class ShapeEnv:
         return self._atom(Atom("size", name, (), (), hint, (LEAST_OPEN, None)))
 
     def assume(self, guards: Guards) -> None:
-        """Record the guards of another environment that concern only open sizes of this one."""
+        """Record the guards of another environment that concern only dynamic sizes of this one."""
         for relation, terms in guards:
             if all(number < len(self.names) for product, _ in terms for number in product):
                 self.decide(relation, terms)
@@ -127,7 +127,7 @@ class ShapeEnv:
         return value
 
     def made(self, terms: Terms) -> int:
-        """Return a polynomial as a size; a number if nothing in it is open, or if it would grow beyond the limits."""
+        """Return a polynomial as a size; a number if nothing in it is dynamic or it would exceed the limits."""
         if not terms:
             return 0
         if len(terms) == 1 and not terms[0][0]:
@@ -137,15 +137,15 @@ class ShapeEnv:
         return cast(int, Dim(self, terms))
 
     def hint_of(self, terms: Terms) -> int:
-        """Return the value of a polynomial for the hints of the open sizes."""
+        """Return the value of a polynomial for the hints of the dynamic sizes."""
         return sum(factor * math.prod(self.atoms[k].hint for k in product) for product, factor in terms)
 
     def bounds_of(self, terms: Terms) -> Bounds:
-        """Return bounds of a polynomial for all values of the open sizes."""
+        """Return bounds of a polynomial for all values of the dynamic sizes."""
         if terms not in self._bounds:
             ends = self._bounds_by_counting(terms)
-            opened = self._without_quotients(terms)
-            self._bounds[terms] = ends if opened is None else _narrowest(ends, self.bounds_of(opened))
+            expanded = self._without_quotients(terms)
+            self._bounds[terms] = ends if expanded is None else _narrowest(ends, self.bounds_of(expanded))
         return self._bounds[terms]
 
     def _bounds_by_counting(self, terms: Terms) -> Bounds:
@@ -291,7 +291,7 @@ class ShapeEnv:
         return self._recorded(">= 0", terms) if found is None else found
 
     def _as_bound(self, terms: Terms) -> Terms:
-        """Return an equivalent non-negative polynomial, as a bound of an open size if possible."""
+        """Return an equivalent non-negative polynomial, as a bound of a dynamic size if possible."""
         constant = dict(terms).get((), 0)
         rest = [(product, factor) for product, factor in terms if product]
         common = math.gcd(*(factor for _, factor in rest))
@@ -500,12 +500,12 @@ class ShapeEnv:
 
     @staticmethod
     def is_number(relation: str, terms: Terms) -> bool:
-        """Return whether a guard that holds fixes an expression of one open size."""
+        """Return whether a guard that holds fixes an expression of one dynamic size."""
         atoms = {number for product, _ in terms for number in product}
         return relation == "== 0" and len(atoms) == 1
 
     def text_of(self, terms: Terms) -> str:
-        """Return a polynomial as Python writes it, over the names of open sizes."""
+        """Return a polynomial as Python writes it, over the names of dynamic sizes."""
         return self.written(terms, self.atom_text)
 
     def written(self, terms: Terms, atom_text: Callable[[int], str]) -> str:

@@ -1,4 +1,4 @@
-"""Values of symbolic sizes in a run: one generated function of the open sizes, and one pass of numpy.
+"""Values of symbolic sizes in a run: one generated function of the dynamic sizes, and one pass of numpy.
 
 The function checks the guards and computes every product of atoms once, in Python's numbers. All polynomials are sums
 of those, so numpy computes a thousand of them in microseconds; with exact numbers where 64 bits might overflow.
@@ -18,10 +18,10 @@ _MOST: Final = 1 << 62
 
 
 class Table:
-    """Function from values of open sizes to numbers.
+    """Function from values of dynamic sizes to numbers.
 
     Args:
-        env: the open sizes, with all guards.
+        env: the dynamic sizes, with all guards.
         values: the numbers, each an ``int`` or a ``Dim`` of these sizes, or its polynomial.
 
     Attributes:
@@ -49,7 +49,7 @@ class Table:
         """Return the numbers as 64-bit integers, or as Python's where those do not hold them; None at a failed guard.
 
         Args:
-            sizes: values of the open sizes, in the order they were opened.
+            sizes: values of the dynamic sizes, in the order of the environment.
         """
         try:
             products = self._function(sizes)
@@ -64,7 +64,7 @@ class Table:
 
 
 class _Writer:
-    """Generator of a Python function of open sizes that computes every atom once."""
+    """Generator of a Python function of dynamic sizes that computes every atom once."""
 
     def __init__(self, env: ShapeEnv) -> None:
         self._env = env

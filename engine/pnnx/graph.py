@@ -105,11 +105,11 @@ class Graph:
 
     Args:
         operators: in file order; every operand is made before it is used.
-        annotations: shape and dtype of operands in the file, None for an open dimension. Operands that are not
+        annotations: shape and dtype of operands in the file, None for a dynamic dimension. Operands that are not
             tensors, or have no dimensions, usually have none.
         untyped: shapes of the operands whose announced dtype is ``null``, unknown to the converter.
         complex32: operands announced as c32, whose annotation says complex64 for want of a narrower numpy dtype.
-        size_names: names of the open dimensions of inputs and outputs, None for one without; ignored by equality,
+        size_names: names of the dynamic dimensions of inputs and outputs, None for one without; ignored by equality,
             as a pair cannot express them.
         labels: names of classes in the file; a pair has none.
     """

@@ -1,6 +1,6 @@
 """Shapes as spelled in the text: ``(1,?,3)f32``, for attributes and for annotations of operands.
 
-A dimension is decimal, ``?`` if open, or ``%name`` (the converter's pattern language), which is the same as ``?``.
+A dimension is decimal, ``?`` if dynamic, or ``%name`` (the converter's pattern language), which is the same as ``?``.
 Limits keep every product of dimensions within what numpy and a file can hold.
 """
 
@@ -70,7 +70,7 @@ def parse_declaration(text: str) -> Declaration:
     """Return the shape and dtype of an attribute: every dimension known, and not too large for a file.
 
     Raises:
-        ParamSyntaxError: for a shape that is malformed, open or too large.
+        ParamSyntaxError: for a shape that is malformed, dynamic or too large.
         WeightsError: for an unknown dtype, including ``null``.
     """
     announced = _parse(text)
@@ -78,7 +78,9 @@ def parse_declaration(text: str) -> Declaration:
         raise WeightsError("unknown dtype of an attribute", found=quoted(announced.code), expected=_codes())
     shape = tuple(dim for dim in announced.shape if dim is not None)
     if len(shape) != len(announced.shape):
-        raise ParamSyntaxError("an attribute has an open dimension", found=quoted(text), expected="decimal dimensions")
+        raise ParamSyntaxError(
+            "an attribute has a dynamic dimension", found=quoted(text), expected="decimal dimensions"
+        )
     # Without zeros: numpy refuses the product of the other dimensions too.
     if math.prod(dim for dim in shape if dim) * DTYPES[announced.code].itemsize > _MAX_BYTES:
         raise ParamSyntaxError("an attribute is too large", found=quoted(text), expected="fewer than 2**63 bytes")

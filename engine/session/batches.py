@@ -19,7 +19,7 @@ class Batches:
         executor: runs it, and knows what is compiled.
 
     Attributes:
-        own: specs of the inputs as the file has them; None where it leaves sizes open.
+        own: specs of the inputs as the file has them; None where sizes are dynamic.
     """
 
     def __init__(self, graph: RuntimeGraph, executor: Executor) -> None:

@@ -141,7 +141,7 @@ class Executor:
         """Add to a graph's description how it runs: which kernel computes each operator, or why none does.
 
         Args:
-            specs: of the inputs; None where they are open, for the kernels of the shapes that ran last.
+            specs: of the inputs; None where they are dynamic, for the kernels of the shapes that ran last.
         """
         if graph.bundle is not None:
             description["bundle"] = self._describe_bundle(graph, graph.bundle)

@@ -325,7 +325,7 @@ class Session:
             cancelled: called between kernels, returns whether to stop.
 
         Returns:
-            The compiled programs as plain data, see docs/graph.md; None on the reference, and where sizes are open.
+            The compiled programs as plain data, see docs/graph.md; None on the reference, and where sizes are dynamic.
 
         Raises:
             InputError: the graph cannot run this batch.
@@ -386,13 +386,13 @@ class Session:
 
         Raises:
             BundleError: the folder holds something else, or cannot be written.
-            InputError: sizes are open and no shapes are given, or the graph cannot run such a batch.
+            InputError: sizes are dynamic and no shapes are given, or the graph cannot run such a batch.
             CompileError: there is no compiler, or the level is unknown.
             RunCancelledError: ``cancelled`` returned true.
         """
         wanted = [*([] if self._batches.own is None else [self._batches.own]), *map(list, shapes)]
         if not wanted:
-            raise InputError("the graph has open sizes", where="save_bundle", expected="shapes of its inputs")
+            raise InputError("the graph has dynamic sizes", where="save_bundle", expected="shapes of its inputs")
         with cancelling(cancelled), write_bundle(Path(folder), tag, replace) as begin:
             writer = begin(self.graph, self.options, name or self.graph.name, files or {}, target)
             given = {each.name: getattr(self.options, each.name) for each in fields(self.options)}

@@ -21,7 +21,7 @@ def prepared(model: Any, *, is_dynamic: bool = False) -> Iterator[None]:
     """Apply all changes to a module while the block runs; a scripted module is left unchanged.
 
     Args:
-        is_dynamic: whether it is converted with open sizes.
+        is_dynamic: whether it is converted with dynamic sizes.
     """
     with ExitStack() as stack:
         if not isinstance(model, torch.jit.ScriptModule):

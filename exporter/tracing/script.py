@@ -27,7 +27,7 @@ def trace(model: Any, tensors: Sequence[Any], result: Any, path: Path, *, is_dyn
         tensors: its inputs.
         result: what it returned for them.
         path: the file to write.
-        is_dynamic: whether it is converted with open sizes.
+        is_dynamic: whether it is converted with dynamic sizes.
 
     Returns:
         The tracer's warnings: lines where the trace depends on the example.

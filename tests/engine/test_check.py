@@ -68,7 +68,7 @@ def test_a_strict_check_makes_them_errors_with_what_was_found_and_expected(tmp_p
     lines = [INPUT, op("nn.ReLU", "a", "0", "1"), op("nn.ReLU", "b", "1", "2"), op("pnnx.Output", "out", "2")]
     problems = engine.check(*saved(tmp_path, *lines, _0=(1, 3), _1=(1, 4), _2=(2, 3)), strict=True)
     assert [type(problem) for problem in problems] == [engine.GraphError] * 2
-    cause = "possible cause: a slice on an open dimension is dropped; export it with a bound taken from the size"
+    cause = "possible cause: a slice on a dynamic dimension is dropped; export it with a bound taken from the size"
     assert [str(problem) for problem in problems] == [
         "a (nn.ReLU): operand '1' contradicts the file: found [1, 3] float32, expected [1, 4] float32 as annotated; "
         + cause,

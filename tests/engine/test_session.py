@@ -174,12 +174,12 @@ def test_editing_the_graph_changes_nothing_in_its_sessions(relu: RuntimeGraph) -
     np.testing.assert_array_equal(session.run([X[:1]])[0], np.maximum(X[:1], 0))
 
 
-def test_open_dimensions_take_any_size() -> None:
+def test_dynamic_dimensions_take_any_size() -> None:
     net = built(INPUT, op("nn.ReLU", "relu", "0", "1"), OUTPUT, _0=(1, None, None))
     assert Session(net).run([np.ones((1, 7, 2), F32)])[0].shape == (1, 7, 2)
 
 
-def test_with_open_dimensions_the_kernels_of_the_shapes_that_ran_last_are_told() -> None:
+def test_with_dynamic_dimensions_the_kernels_of_the_shapes_that_ran_last_are_told() -> None:
     net = built(INPUT, op("nn.ReLU", "relu", "0", "1"), OUTPUT, _0=(1, None, None))
     session = Session(net, backend="compiled", cache=None)
     before = session.describe()

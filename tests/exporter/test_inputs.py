@@ -64,7 +64,7 @@ def tried(first: list[InputSpec], second: list[InputSpec]) -> list[tuple[int, ..
     return [sum((each.shape for each in shapes), ()) for shapes in other_shapes(first, second)]
 
 
-def test_an_open_size_is_tried_at_steps_and_odd_sizes_below_between_and_above() -> None:
+def test_a_dynamic_size_is_tried_at_steps_and_odd_sizes_below_between_and_above() -> None:
     sizes = [size for (size,) in tried([spec(32)], [spec(48)])]
     assert sizes == [64, 80, 16, 53, 31, 17, 41]
     assert sizes == [size for (size,) in tried([spec(48)], [spec(32)])]

@@ -50,7 +50,7 @@ DEAR_FLOPS: Final = 2e8
 DEAR_BYTES: Final = 1 << 26
 UNUSUAL: Final = (math.nan, math.inf, -math.inf, 0.0, -0.0, 1e-42, -1.0, 3e38, 1e30, 1e15)
 WHOLE: Final = (0, 1, -1, 127, -128, 255, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63), 10**6)
-OPEN_SIZES: Final = (0, 1, 3, 40_000)
+DYNAMIC_SIZES: Final = (0, 1, 3, 40_000)
 MANY_NUMBERS: Final = 1 << 17
 # Sums in another order, Winograd's transforms, and what a changed parameter makes of both.
 AGREE: Final = 1e-3
@@ -275,12 +275,12 @@ def _has_dead_operators(graph: engine.RuntimeGraph) -> bool:
 
 
 def _other_inputs(graph: engine.RuntimeGraph, inputs: list[np.ndarray]) -> Iterator[list[np.ndarray]]:
-    """Another batch, and for each open dimension other sizes: none, one, a few, one that is too long for a stack."""
+    """Another batch, and for each dynamic dimension other sizes: none, one, a few, one that is too long for a stack."""
     yield [np.concatenate([each, each]) if each.ndim else each for each in inputs]
     opens = {axis for port in graph.inputs if port.spec for axis, dim in enumerate(port.spec.shape) if dim is None}
     rng = np.random.default_rng(0)
     for axis in sorted(opens):
-        for size in OPEN_SIZES:
+        for size in DYNAMIC_SIZES:
             yield [_resized(port, each, axis, size, rng) for port, each in zip(graph.inputs, inputs, strict=True)]
 
 

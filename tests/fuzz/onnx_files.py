@@ -39,7 +39,7 @@ READ_S: Final = 4.0
 READ_S_A_BYTE: Final = 20e-6
 RUN_S: Final = 2.0
 MANY_ELEMENTS: Final = 1e6
-# Stands for an open dimension where the size of a tensor is estimated.
+# Stands for a dynamic dimension where the size of a tensor is estimated.
 OPEN_SIZE: Final = 32
 # Most of what is to be found lies before a run: one case in so many becomes machine code.
 _COMPILED: Final = 8

@@ -133,7 +133,7 @@ def example_specs(model: Model, shapes: Sequence[tuple[int, ...]]) -> list[engin
     """Return the input specs of a run in the model's order; without shapes, those given by the graph and the config.
 
     Returns:
-        None if graph and config leave a size open.
+        None if graph and config leave a size dynamic.
 
     Raises:
         UsageError: the number of shapes differs from that of the inputs, or a shape does not fit.

@@ -111,9 +111,9 @@ def _ports(version: Version | None, side: str) -> list[dict[str, Any]]:
 
 
 def port_row(port: engine.Port) -> dict[str, Any]:
-    """Return ``{"name", "shape", "dtype"}``; null for open dimensions and unknown shapes.
+    """Return ``{"name", "shape", "dtype"}``; null for dynamic dimensions and unknown shapes.
 
-    Adds ``size_names`` if the file names open dimensions.
+    Adds ``size_names`` if the file names dynamic dimensions.
     """
     if port.spec is None:
         return {"name": port.name, "shape": None, "dtype": None}

@@ -95,7 +95,7 @@ def _depends_on_inputs(operand: RuntimeOperand) -> bool:
 
 
 def closed(spec: TensorSpec, size: int) -> TensorSpec:
-    """Return a spec with a size for every open dimension."""
+    """Return a spec with a size for every dynamic dimension."""
     return TensorSpec(tuple(size if dim is None else dim for dim in spec.shape), spec.dtype)
 
 

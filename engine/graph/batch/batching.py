@@ -2,7 +2,7 @@
 
 Where every operator accepts another batch (building/generalise.py) and the items are proved independent
 (batch/independence), batches run as one. Otherwise each item runs by itself, if the file's own batch is one item.
-A graph with an open first dimension runs any batch as one; the proof then tells whether requests may share a run.
+A graph with a dynamic first dimension runs any batch as one; the proof then tells whether requests may share a run.
 The batch is the first dimension of inputs and outputs, or the one that batch_axes.py finds.
 """
 
@@ -21,8 +21,8 @@ from engine.graph.port import Port, batch_size, may_be_state
 from engine.graph.runtime_graph import RuntimeGraph
 from engine.tensor import Array, TensorSpec, format_shape
 
-OPEN_SIZES: Final = (32, 224)
-"""Sizes tried for open dimensions in a proof, in this order: networks often need a multiple of 32."""
+DYNAMIC_SIZES: Final = (32, 224)
+"""Sizes tried for dynamic dimensions in a proof, in this order: networks often need a multiple of 32."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,9 +123,9 @@ def _as_any(graph: RuntimeGraph, exported: int | None, axes: tuple[int, ...], pr
 
 
 def _proof(graph: RuntimeGraph, axes: Sequence[int]) -> Proof:
-    """Return the proof for inputs whose open dimensions have one of OPEN_SIZES."""
+    """Return the proof for inputs whose dynamic dimensions have one of DYNAMIC_SIZES."""
     specs = [port.spec for port in graph.inputs if port.spec is not None]
-    proofs = (prove(graph, [closed(spec, size) for spec in specs], axes) for size in OPEN_SIZES)
+    proofs = (prove(graph, [closed(spec, size) for spec in specs], axes) for size in DYNAMIC_SIZES)
     first = next(proofs)
     return first if first.is_fitting else next((each for each in proofs if each.is_fitting), first)
 

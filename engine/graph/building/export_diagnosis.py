@@ -64,7 +64,7 @@ CAUSES: Final[tuple[tuple[Fits, str], ...]] = (
     (_is_squeezed, "a squeeze_ after another in-place one is dropped; squeeze without the underscore is kept"),
     (_becomes_integral, "div(rounding_mode='floor') is exported as a plain division"),
     (_becomes_float, "multiplying integers by 1.0, or dividing them by 1, is dropped although it changes the dtype"),
-    (_differs_in_size, "a slice on an open dimension is dropped; export it with a bound taken from the size"),
+    (_differs_in_size, "a slice on a dynamic dimension is dropped; export it with a bound taken from the size"),
 )
 
 

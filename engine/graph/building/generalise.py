@@ -35,7 +35,7 @@ class BatchError(GraphError):
 def generalise_batch(
     source: pnnx.Graph, order: Sequence[RuntimeOperator], registry: Registry, axes: Mapping[str, int]
 ) -> pnnx.Graph:
-    """Return the graph with the batch dimension of every input open.
+    """Return the graph with the batch dimension of every input dynamic.
 
     Args:
         source: the graph as read.
@@ -49,7 +49,7 @@ def generalise_batch(
     tracer = _Tracer(source, registry, axes)
     for op in cancellable(order):
         tracer.follow(op)
-    annotations = {name: tracer.opened(name, spec) for name, spec in source.annotations.items()}
+    annotations = {name: tracer.with_dynamic_batch(name, spec) for name, spec in source.annotations.items()}
     return replace(source, operators=tracer.operators, annotations=annotations)
 
 
@@ -72,8 +72,8 @@ class _Tracer:
         self.operators: list[pnnx.Operator] = []
         self._makers: dict[str, RuntimeOperator] = {}
 
-    def opened(self, name: str, spec: TensorSpec) -> TensorSpec:
-        """Return an annotation with its batch dimension open."""
+    def with_dynamic_batch(self, name: str, spec: TensorSpec) -> TensorSpec:
+        """Return an annotation with its batch dimension dynamic."""
         axis = self._batch_axis(name)
         return spec if axis is None else TensorSpec((*spec.shape[:axis], None, *spec.shape[axis + 1 :]), spec.dtype)
 
@@ -117,7 +117,7 @@ class _Tracer:
 
     def _candidates(self, op: RuntimeOperator) -> Iterator[list[pnnx.Operator]]:
         """Yield the operator unchanged, then rewrites of it; the last item of each list is the operator itself."""
-        yield [self._open_sizes(op) if op.type in ("Tensor.reshape", "Tensor.expand") else op.source]
+        yield [self._dynamic_sizes(op) if op.type in ("Tensor.reshape", "Tensor.expand") else op.source]
         yield from self._expansions(op)
 
     def _try(self, candidate: Sequence[pnnx.Operator], op: RuntimeOperator) -> dict[str, object]:
@@ -138,7 +138,7 @@ class _Tracer:
         pairs = [pair for o in op.outputs for pair in _pairs(self.base[o.name], values[o.name])]
         return all(scaled_axis(*pair) is not None or not isinstance(pair[0], TensorSpec) for pair in pairs)
 
-    def _open_sizes(self, op: RuntimeOperator) -> pnnx.Operator:
+    def _dynamic_sizes(self, op: RuntimeOperator) -> pnnx.Operator:
         """Return a reshape or expand with -1 for its batched dimension."""
         key = "shape" if op.type == "Tensor.reshape" else "sizes"
         sizes = op.params.get(key)
@@ -151,8 +151,8 @@ class _Tracer:
         target = _reshaped_axis(given, made, axis) if key == "shape" else axis + made.rank - given.rank
         if sizes[target] == -1:
             return op.source
-        opened = tuple(-1 if k == target else dim for k, dim in enumerate(made.shape))
-        return replace(op.source, params={**op.params, key: opened})
+        dynamic = tuple(-1 if k == target else dim for k, dim in enumerate(made.shape))
+        return replace(op.source, params={**op.params, key: dynamic})
 
     def _expansions(self, op: RuntimeOperator) -> Iterator[list[pnnx.Operator]]:
         """Yield the operator with its constant operands expanded to the batch.

@@ -137,7 +137,7 @@ class AttentionMask(Layer):
 
 
 def _masked_shape(scores: Shape, mask: Shape) -> Shape:
-    """Return the shape of scores with a mask added: it may determine open sizes, but change none."""
+    """Return the shape of scores with a mask added: it may determine dynamic sizes, but change none."""
     shape = broadcast_shapes(mask, scores)
     if len(shape) != len(scores) or not all(map(may_equal, shape, scores)):
         found, expected = format_shape(mask), format_shape(scores)

@@ -96,7 +96,7 @@ def find_masks(
     if len(rest) != 1:
         return None if rest else Masks()
     if attention == padding == rest and None in specs[rest[0]].shape:
-        return None  # open sizes: those of a run decide
+        return None  # dynamic sizes: those of a run decide
     if attention == rest and (labelled in rest or not padding):
         return Masks(attention=rest[0])
     return Masks(padding=rest[0]) if padding == rest and not attention else None

@@ -68,7 +68,7 @@ class Pad(Layer):
 
 
 def padded_shape(shape: Sequence[Dim], pairs: Sequence[Pair], mode: str = "constant") -> tuple[Dim, ...]:
-    """Return the shape after padding the last axes, None where a size or an amount is open.
+    """Return the shape after padding the last axes, None where a size or an amount is dynamic.
 
     Raises:
         ShapeError: when there are more pairs than axes, or an axis is too small for the amounts.

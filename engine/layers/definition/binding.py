@@ -6,7 +6,7 @@ that arrives as an operand makes the field *dynamic*: it is read anew in every r
 Attributes are checked against the parameters that announce them and repeat their sizes. A registration declares both:
 ``flags={"bias": ("bias",)}`` for a parameter that announces an attribute, and
 ``shapes={"weight": ("out_features", "in_features")}`` for parameters that repeat an attribute's sizes. ``"*name"``
-stands for a list parameter, all of whose items are sizes. A parameter that is absent leaves its size open.
+stands for a list parameter, all of whose items are sizes. A parameter that is absent leaves its size unknown.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def check_attributes(signature: Signature, params: Mapping[str, object], attribu
 
 
 def announced_shape(sizes: Sequence[str], params: Mapping[str, object]) -> Shape | None:
-    """Return the shape of an attribute according to parameters; None if even its rank is open."""
+    """Return the shape of an attribute according to parameters; None if even its rank is unknown."""
     dims: list[Dim] = []
     for size in sizes:
         name = size.removeprefix("*")
@@ -177,7 +177,7 @@ def _make_layer(
 
 
 def _unchecked(layer: type[Layer], fields: Mapping[str, object]) -> Layer:
-    """Return a layer with open dynamic fields, so that its own checks must wait for the run."""
+    """Return a layer with unknown dynamic fields, so that its own checks must wait for the run."""
     instance = object.__new__(layer)
     for each in dataclasses.fields(layer):
         default = None if each.default is dataclasses.MISSING else each.default

@@ -109,7 +109,7 @@ def _accept_list(value: object, hint: Any) -> Accepted:
 
 def _accept_item(value: object, hint: Any) -> Accepted:
     allowed = options(hint)
-    if value is UNKNOWN and type(None) in allowed:  # an open dimension
+    if value is UNKNOWN and type(None) in allowed:  # a dynamic dimension
         return True, None
     if type(value) in allowed:
         return True, value

@@ -118,5 +118,5 @@ def is_dropped_shape(value: object) -> bool:
 
 
 def shape_list(value: Any) -> list[Any]:
-    """Return the shape of a tensor or of its spec; UNKNOWN for open dimensions."""
+    """Return the shape of a tensor or of its spec; UNKNOWN for dynamic dimensions."""
     return [UNKNOWN if size is None else size for size in value.shape]

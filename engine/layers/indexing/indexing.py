@@ -160,7 +160,7 @@ def _positions(slot: Any) -> Array:
 
 
 def _indexed_shape(input: Shape, slots: Slots) -> Shape:
-    """Return the shape of input[slots]; a mask's number of hits is open unless it is a constant."""
+    """Return the shape of input[slots]; a mask's number of hits is unknown unless it is a constant."""
     entries: list[tuple[int, Shape | None]] = []
     covered = 0
     for slot in slots:

@@ -1,4 +1,4 @@
-"""Axes in PyTorch's numbering, and their sizes, which may be open.
+"""Axes in PyTorch's numbering, and their sizes, which may be dynamic.
 
 A negative dim counts from the end; a 0-dim tensor has one axis for this purpose.
 """
@@ -53,10 +53,10 @@ def replaced(shape: Shape, axis: int, *dims: int | None) -> Shape:
 
 
 def sizes(shape: Shape) -> tuple[int, ...]:
-    """Return a shape without open dimensions.
+    """Return a shape without dynamic dimensions.
 
     Raises:
-        ShapeError: a dimension is open during a run, as the file omits a size.
+        ShapeError: a dimension is dynamic during a run, as the file omits a size.
     """
     known = tuple(dim for dim in shape if dim is not None)
     if len(known) != len(shape):

@@ -1,6 +1,6 @@
 """Operators that view the same elements, in the same order, in another shape.
 
-Dimensions may be open (None): a shape is inferred as far as the known ones allow.
+Dimensions may be dynamic (None): a shape is inferred as far as the known ones allow.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class _Pieces(Rearrangement):
         return [0, *accumulate(lengths)][:-1]
 
     def _lengths(self, length: Dim) -> Sequence[Dim] | None:
-        """Return the pieces' lengths, open if the axis is; None if not even their number is known."""
+        """Return the pieces' lengths, dynamic if the axis is; None if not even their number is known."""
         raise NotImplementedError
 
     def _open(self) -> Sequence[Dim] | None:

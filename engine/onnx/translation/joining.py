@@ -211,7 +211,7 @@ def _channels(joiner: _Joiner, last: Operator) -> None:
     if before is None or parts is None or after is None or before.shape != after.shape or before.rank != 4:
         return
     groups = parts.shape[1]
-    # One open size, the number of images, is allowed: it is unchanged, as all others are.
+    # One dynamic size, the number of images, is allowed: it is unchanged, as all others are.
     if None in before.shape[1:] or parts.rank != 5 or None in parts.shape[1:] or parts.shape[0] != before.shape[0]:
         return
     if parts.shape[3:] != before.shape[2:]:

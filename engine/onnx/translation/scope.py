@@ -126,6 +126,6 @@ def declared_spec(type: Any) -> TensorSpec | None:
     if not tensor.HasField("shape") or len(tensor.shape.dim) > 64:
         return None
     sizes = [dim.dim_value if dim.HasField("dim_value") else None for dim in tensor.shape.dim]
-    # Some exporters write 0 or -1 for a size that is open.
+    # Some exporters write 0 or -1 for a dynamic size.
     shape = tuple(None if size is None or size <= 0 else size for size in sizes)
     return TensorSpec(shape, DTYPES[tensor.elem_type])

@@ -87,8 +87,8 @@ def batch_scan(node: Node) -> list[Value]:
         raise ParameterError("num_scan_inputs does not fit", found=scanned, expected=f"1 to {len(values)}")
     slices = [_slice(each, 0) for each in values]
     slices[count:] = [_without(each) for each in slices[count:]]
-    opened = [TensorSpec((None,) * each.rank, each.dtype) if isinstance(each, TensorSpec) else each for each in slices]
-    body = node.subgraph(graph_of(node, "body"), opened)
+    dynamic = [TensorSpec((None,) * each.rank, each.dtype) if isinstance(each, TensorSpec) else each for each in slices]
+    body = node.subgraph(graph_of(node, "body"), dynamic)
     given = [] if lengths is None else [lengths]
     directions = node.numbers("directions")
     return node.builder.add(

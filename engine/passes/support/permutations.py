@@ -38,5 +38,5 @@ def is_trivial(order: tuple[int, ...], shape: Shape) -> bool:
 
 
 def is_certain(shape: Shape) -> bool:
-    """Return whether the number of elements determines a shape: at most one dimension is open, and none is zero."""
+    """Return whether the number of elements determines a shape: at most one dimension is dynamic, and none is zero."""
     return shape.count(None) == 0 or (shape.count(None) == 1 and 0 not in shape)

@@ -187,7 +187,7 @@ def _is_finite(*values: Array) -> bool:
 
 
 def channels_of(spec: TensorSpec, axis: int = 1) -> Dim:
-    """Return the number of channels of a tensor; None if it is open."""
+    """Return the number of channels of a tensor; None if it is dynamic."""
     return spec.shape[axis] if axis < spec.rank else None
 
 

@@ -164,10 +164,10 @@ def test_the_engines_that_help_names_are_those_there_are() -> None:
     assert tuple(rivals.RIVALS) == RIVALS
 
 
-def test_open_sizes_are_a_wrong_call(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dynamic_sizes_are_a_wrong_call(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(store / "open" / "1", ["pnnx.Input a 0 1 0 #0=(?,?)f32", "F.relu r 1 1 0 1", "pnnx.Output b 1 0 1"])
     assert main(["bench", "open"]) == 2
-    assert "missing, expected a shape for the model's open input sizes" in capsys.readouterr().err
+    assert "missing, expected a shape for the model's dynamic input sizes" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf", "long"])

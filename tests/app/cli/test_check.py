@@ -132,11 +132,13 @@ RARE = {
 }
 
 
-def test_a_model_of_open_size_that_never_runs_is_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_of_dynamic_size_that_never_runs_is_a_warning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     said = checked(open_model(tmp_path / "never", *NEVER), capsys)
     assert said.startswith("0 ")
     assert "g (aten::__getitem__)" in said
-    assert "warning: not run: sizes are open, and zeros are rejected at all sizes tried" in said
+    assert "warning: not run: sizes are dynamic, and zeros are rejected at all sizes tried" in said
 
 
 @pytest.mark.parametrize("operators", RARE.values(), ids=RARE)

@@ -97,7 +97,7 @@ def test_operators_without_a_kernel_are_counted(store: Path, folder: Path, capsy
     assert line.endswith(" · 1 operator on the reference")
 
 
-def test_open_sizes_leave_nothing_to_do(store: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dynamic_sizes_leave_nothing_to_do(store: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(store / "open" / "1", OPEN)
     status, (line,), _ = compiled("open", capsys=capsys)
     assert (status, line.split(": ")[0]) == (0, "open · nothing to compile ahead")

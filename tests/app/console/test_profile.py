@@ -54,7 +54,7 @@ def test_the_picture_of_memory_tells_what_lies_where_and_for_how_long(browser: B
     assert len(browser.all(".arena tbody tr")) == len(browser.all(".plan .buffer"))
 
 
-def test_a_model_of_open_sizes_is_measured_on_its_sample_and_on_sizes_that_are_asked_for(browser: Browser) -> None:
+def test_a_model_of_dynamic_sizes_is_measured_on_its_sample_and_on_sizes_that_are_asked_for(browser: Browser) -> None:
     from selenium.webdriver.common.keys import Keys
 
     browser.go("profile/superres")

@@ -53,6 +53,6 @@ def test_what_is_measured_can_be_cancelled_and_begun_again_by_keys_alone(browser
     browser.one(".tune-form button", "Measure")
 
 
-def test_a_model_of_open_sizes_asks_for_a_sample(browser: Browser) -> None:
+def test_a_model_of_dynamic_sizes_asks_for_a_sample(browser: Browser) -> None:
     browser.go("tune/superres")
     browser.wait(lambda: browser.one(".tune-form .field").get_attribute("value"), "a sample of its own")

@@ -55,7 +55,7 @@ def test_param_is_the_models_own_file(zoo: Client, zoo_store: Path) -> None:
         ("/graph?model=nope", 404, "no model 'nope'"),
         ("/graph?model=one&version=9", 404, "model 'one' has no version 9"),
         ("/graph", 404, "the request names no model"),
-        ("/graph?model=open&profile=true", 400, "profile: the model leaves its input's size open"),
+        ("/graph?model=open&profile=true", 400, "profile: the size of the model's input is dynamic"),
         ("/graph?model=one&format=param&profile=true", 400, "profile: found format 'param', which has no times"),
     ],
 )

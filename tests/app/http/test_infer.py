@@ -148,7 +148,7 @@ def test_a_picture_and_its_file_in_a_form_give_the_same(zoo: Client) -> None:
     np.testing.assert_array_equal(only(found), expected)
 
 
-def test_an_open_size_is_the_pictures_own(zoo: Client) -> None:
+def test_a_dynamic_size_is_the_pictures_own(zoo: Client) -> None:
     assert only(send(zoo, "/models/open/infer?outputs=true", png(5, 7), "image/png")).shape == (1, 3, 7, 5)
 
 

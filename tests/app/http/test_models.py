@@ -37,7 +37,7 @@ def test_a_model_tells_what_it_takes_and_gives(zoo: Client) -> None:
     assert (row["preprocess"]["size"], row["preprocess"]["color"]) == ([2, 2], "grey")
 
 
-def test_open_dimensions_are_null(zoo: Client) -> None:
+def test_dynamic_dimensions_are_null(zoo: Client) -> None:
     assert zoo.get("/models/add").json()["inputs"][1] == {"name": "in1", "shape": [None, 2], "dtype": "float32"}
     assert zoo.get("/models/add").json()["preprocess"] is None
 

@@ -106,7 +106,7 @@ def test_none_refuses_another_size() -> None:
         prepare(gradient(5, 4), resize="none")
 
 
-def test_an_open_size_takes_any_picture_but_not_two_sizes_at_once() -> None:
+def test_a_dynamic_size_takes_any_picture_but_not_two_sizes_at_once() -> None:
     made = Preprocessor(port((None, 3, None, None)), PreprocessConfig(resize="none"), Settings())
     first, second = (Picture(data=encoded(gradient(*size)), label=str(size)) for size in ((5, 4), (6, 4)))
     assert made([first]).tensor.shape == (1, 3, 4, 5)
@@ -209,7 +209,7 @@ def test_what_follows_is_bounded() -> None:
 @pytest.mark.parametrize(
     ("shape", "config", "message"),
     [
-        ((1, 3, None, None), {}, "preprocess.size: missing, and input 'in0' leaves its height and width open"),
+        ((1, 3, None, None), {}, "preprocess.size: missing, and input 'in0' has dynamic height and width"),
         ((1, 3, 4, 6), {"size": (5, 5)}, r"preprocess.size: found \[5, 5\], expected \[4, 6\] as input 'in0' has it"),
         ((1, 1, 4, 6), {"color": "rgb"}, "preprocess.color: found 'rgb', but input 'in0' has 1 channels"),
         ((1, 5, 4, 6), {}, "preprocess.color: found nothing, but input 'in0' has 5 channels"),

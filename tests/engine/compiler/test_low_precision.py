@@ -93,7 +93,7 @@ def test_weights_alone(dtype: DType) -> None:
 
 
 @both
-def test_open_sizes(dtype: DType) -> None:
+def test_dynamic_sizes(dtype: DType) -> None:
     net = as_low_precision(network(_0=(None, 3, None, None)), dtype)
     session = engine.Session(net, backend="compiled", cache=None)
     for shape in ((1, 3, 8, 8), (2, 3, 9, 5), (1, 3, 8, 8)):

@@ -119,7 +119,7 @@ def test_rows_that_a_mask_takes_are_computed_by_kernels(rows: int | None) -> Non
         assert found["first_nonzero"] == "reference"
 
 
-def test_open_sizes_before_a_stage_do_not_bind_those_behind_it() -> None:
+def test_dynamic_sizes_before_a_stage_do_not_bind_those_behind_it() -> None:
     net = masked()
     reference = Session(net, backend="reference")
     with closing(Session(net, backend="compiled", threads=2, cache=None)) as session:

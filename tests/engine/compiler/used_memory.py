@@ -1,4 +1,4 @@
-"""Memory that others have used, as instances of graphs with open sizes find it."""
+"""Memory that others have used, as instances of graphs with dynamic sizes find it."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def outcome(run: Callable[..., object], tree: Node, given: list[Any]) -> object:
 
 
 def announces(announced: object, value: object) -> bool:
-    """Return whether an announcement holds for a value: an open dimension is any, and UNKNOWN any number."""
+    """Return whether an announcement holds for a value: a dynamic dimension is any, and UNKNOWN any number."""
     if isinstance(announced, TensorSpec):
         assert isinstance(value, np.ndarray)
         open_or_equal = all(m in (None, n) for m, n in zip(announced.shape, value.shape, strict=True))

@@ -263,7 +263,7 @@ def test_nothing_is_announced_of_a_list_with_a_number_of_unknown_kind() -> None:
         ("[@0,None]", [TensorSpec((None, 3), DTYPES["f32"]), None]),
     ],
 )
-def test_open_dimensions_stay_unknown(text: str, value: object) -> None:
+def test_dynamic_dimensions_stay_unknown(text: str, value: object) -> None:
     assert infer(parse(text), [TensorSpec((None, 3), DTYPES["f32"])]) == value
 
 

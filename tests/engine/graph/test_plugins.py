@@ -288,7 +288,7 @@ def test_an_unknown_announcement_is_no_promise() -> None:
 
 
 @pytest.mark.parametrize("backend", ["reference", "auto"])
-def test_a_layer_that_takes_no_open_size_is_run_item_by_item(backend: Any) -> None:
+def test_a_layer_that_takes_no_dynamic_size_is_run_item_by_item(backend: Any) -> None:
     def infer(self: object, x: TensorSpec) -> TensorSpec:
         if x.shape[0] is None:
             raise engine.ParameterError("a batch is needed")

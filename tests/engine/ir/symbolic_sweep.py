@@ -55,7 +55,7 @@ def sweep(
     Args:
         ports: of the graph, with the dimensions to open as None.
         specs: of the inputs whose sizes are the hints.
-        draws: values of the open sizes to try; random ones where there are none.
+        draws: values of the dynamic sizes to try; random ones where there are none.
     """
     env, opened = symbolic_specs(ports, specs)
     if not env.names:

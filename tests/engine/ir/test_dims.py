@@ -144,7 +144,7 @@ def test_equal_expressions_are_equal_without_a_guard(left: Any, right: Any) -> N
         lambda h, w: h >= 1.5,
     ],
 )
-def test_what_holds_for_all_open_sizes_needs_no_guard(decided: Any) -> None:
+def test_what_holds_for_all_dynamic_sizes_needs_no_guard(decided: Any) -> None:
     sizes, dims = opened([224, 96, 5])
     assert decided(dims["a"], dims["b"])
     assert not sizes.guards
@@ -174,7 +174,7 @@ def test_zero_and_one_are_not_opened() -> None:
 
 
 def test_sizes_of_different_graphs_are_different() -> None:
-    first, second = ShapeEnv().open("n", 4), ShapeEnv().open("n", 4)
+    first, second = ShapeEnv().dynamic("n", 4), ShapeEnv().dynamic("n", 4)
     assert first != second and {first: 1}.get(second) is None
 
 

@@ -22,7 +22,7 @@ BOUND = st.none() | st.integers(-70, 70) | st.just(2**31 - 1)
 
 def opened(size: int) -> tuple[ShapeEnv, Any]:
     env = ShapeEnv()
-    return env, env.open("n", size)
+    return env, env.dynamic("n", size)
 
 
 def at(env: ShapeEnv, value: Any, size: int) -> int | None:

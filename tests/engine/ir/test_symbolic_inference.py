@@ -16,7 +16,7 @@ from tests.engine.compiler.runtime.test_dynamic_shapes import picture_model, rea
 from tests.engine.ir.symbolic_sweep import openings, sweep
 from tests.engine.layers.samples import Sample, all_samples
 from tests.engine.onnx_files.models import onnx
-from tests.engine.onnx_files.test_same_answers import with_open_sizes
+from tests.engine.onnx_files.test_same_answers import with_dynamic_sizes
 from tests.nightly import IS_NIGHTLY
 
 STEP = 1 if IS_NIGHTLY else 12
@@ -65,7 +65,7 @@ def test_shapes_of_onnx_files_follow_from_symbolic_sizes(tmp_path: Path) -> None
         if case.operator in REASONS or case.is_training:
             continue
         path = tmp_path / "model.onnx"
-        path.write_bytes(with_open_sizes(case).model.SerializeToString())
+        path.write_bytes(with_dynamic_sizes(case).model.SerializeToString())
         tensors = [onnx.numpy_helper.to_array(x) if isinstance(x, onnx.TensorProto) else x for x in case.data[0][0]]
         try:
             graph = engine.load(path)

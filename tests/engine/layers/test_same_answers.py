@@ -58,7 +58,7 @@ def numbers(value: Any) -> Iterable[int]:
 
 
 def opened(source: Graph, inputs: Iterable[str]) -> Graph:
-    """A file of open sizes, as a converter writes it that has seen two shapes: what neither it nor a weight repeats."""
+    """A file of dynamic sizes, as a converter that has seen two shapes writes it, unless a size is repeated."""
     specs = [source.annotations[name] for name in inputs if name in source.annotations]
     kept = {1, *numbers([list(op.params.values()) for op in source.operators])}
     kept.update(size for op in source.operators for each in op.attributes.values() for size in each.shape)
@@ -95,7 +95,7 @@ def ran(graph: engine.RuntimeGraph, inputs: list[np.ndarray], backend: Any) -> l
 
 @every
 @each_backend
-def test_open_sizes(sample: Sample, backend: Any, tmp_path: Path) -> None:
+def test_dynamic_sizes(sample: Sample, backend: Any, tmp_path: Path) -> None:
     graph, inputs = engine.load(*sample.extract(tmp_path)), sample.sets[0].inputs
     source = opened(graph.source, [port.operand for port in graph.inputs])
     try:

@@ -33,7 +33,7 @@ def test_network_gives_pytorchs_answer_at_every_batch_and_shape(sample: Sample, 
         assert_answers(session, each, sample)
 
 
-def test_networks_of_open_size_are_recorded_at_two_shapes_the_converter_never_saw() -> None:
+def test_networks_of_dynamic_size_are_recorded_at_two_shapes_the_converter_never_saw() -> None:
     """Of the recorded shapes the first is the converter's first; its second is recorded for none of them."""
     dynamic = [sample for sample in SAMPLES if re.search(r"#\S+=\(\?,.*\?", sample.param)]
     items = {sample.name: {each.inputs[0].shape[1:] for each in sample.sets} for sample in dynamic}

@@ -52,7 +52,7 @@ def expected(proto: Any, feeds: Mapping[str, Any]) -> list[Any]:
 
 
 def image_network() -> tuple[Any, dict[str, Any]]:
-    """Padding, two convolutions, a normalisation, pools, a skip, a head: and sizes computed from an open batch."""
+    """Padding, two convolutions, a normalisation, pools, a skip, a head: and sizes computed from a dynamic batch."""
     random = np.random.default_rng(7)
     weights = {
         "w1": random.standard_normal((8, 3, 3, 3), np.float32),

@@ -14,7 +14,7 @@ from tests.engine.onnx_files.models import expected, model, node, save, value
 F32 = np.dtype(np.float32)
 
 
-@pytest.mark.parametrize("sizes", [(9, 8), ("h", "w")], ids=["known sizes", "open sizes"])
+@pytest.mark.parametrize("sizes", [(9, 8), ("h", "w")], ids=["known sizes", "dynamic sizes"])
 @pytest.mark.parametrize(
     "given",
     [

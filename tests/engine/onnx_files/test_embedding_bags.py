@@ -17,7 +17,7 @@ TABLE = RANDOM.standard_normal((9, 17)).astype(np.float32)
 
 
 def bags(
-    pool: str = "ReduceSum", *, weighted: bool = False, open_sizes: bool = True, opset: int = 12, **other: Any
+    pool: str = "ReduceSum", *, weighted: bool = False, dynamic_sizes: bool = True, opset: int = 12, **other: Any
 ) -> Any:
     """The model; ``other`` says in what it is not what the exporter writes."""
     attributes = {"axes": other.get("axes", [0]), "keepdims": 0}
@@ -47,7 +47,7 @@ def bags(
         node("Gather", ["bags", "first"], ["count"], axis=0),
         node("Loop", ["count", "yes"], ["y"], name="loop", body=body),
     ]
-    sizes = ("i", "o") if open_sizes else (7, 4)
+    sizes = ("i", "o") if dynamic_sizes else (7, 4)
     inputs = [value("indices", [sizes[0]], INT64), value("offsets", [sizes[1]], INT64)]
     inputs += [value("scales", [sizes[0]])] if weighted else []
     weights = {
@@ -78,12 +78,12 @@ def pooled(pool: str, indices: Any, offsets: Any, scales: Any = None) -> Any:
     return sums / counts[:, None]
 
 
-@pytest.mark.parametrize("open_sizes", [True, False])
+@pytest.mark.parametrize("dynamic_sizes", [True, False])
 @pytest.mark.parametrize("weighted", [True, False])
 @pytest.mark.parametrize("pool", ["ReduceSum", "ReduceMean"])
-def test_bags_are_one_kernel(tmp_path: Path, pool: str, weighted: bool, open_sizes: bool) -> None:
+def test_bags_are_one_kernel(tmp_path: Path, pool: str, weighted: bool, dynamic_sizes: bool) -> None:
     pytest.importorskip("llvmlite")
-    both = sessions(tmp_path, bags(pool, weighted=weighted, open_sizes=open_sizes))
+    both = sessions(tmp_path, bags(pool, weighted=weighted, dynamic_sizes=dynamic_sizes))
     for offsets in ([0, 2, 2, 5], [0, 0, 0, 0], [0, 7, 7, 7]):
         indices, scales = RANDOM.integers(0, 9, 7), RANDOM.standard_normal(7).astype(np.float32)
         given = [indices, np.array(offsets), *([scales] if weighted else [])]

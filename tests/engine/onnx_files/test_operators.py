@@ -79,7 +79,7 @@ def test_everything_gives_what_onnxruntime_gives(operator: tuple[str, str], tmp_
 
 
 def _faults(call: Call, folder: Path) -> dict[str, str]:
-    """Yield the faults of the engine's results: as layers, as machine code, as a pair, with open sizes."""
+    """Yield the faults of the engine's results: as layers, as machine code, as a pair, with dynamic sizes."""
     example, feeds = call.example, call.example.feeds()
     proto, opened = (model(example, call.names, is_dynamic=is_dynamic) for is_dynamic in (False, True))
     wanted = answer(call, proto, feeds)

@@ -31,7 +31,7 @@ def taken() -> Iterator[Case]:
         yield from list(stored_cases(folder))[::6]
 
 
-def with_open_sizes(case: Case) -> Case:
+def with_dynamic_sizes(case: Case) -> Case:
     """Each dimension of each input under a name of its own."""
 
     def name_sizes(port: Any) -> None:
@@ -76,11 +76,11 @@ def with_constants(case: Case, first: int = 0) -> Case:
 
 
 WAYS: dict[str, tuple[Callable[[Case], Case], tuple[str, ...]]] = {
-    "open sizes": (with_open_sizes, NEED_SIZES),
+    "dynamic sizes": (with_dynamic_sizes, NEED_SIZES),
     "no ranks": (without_ranks, NEED_RANKS),
     "constants": (with_constants, ()),
     "constants but the first": (lambda case: with_constants(case, 1), ()),
-    "open sizes, constants but the first": (lambda case: with_open_sizes(with_constants(case, 1)), NEED_SIZES),
+    "dynamic sizes, constants but the first": (lambda case: with_dynamic_sizes(with_constants(case, 1)), NEED_SIZES),
 }
 
 

@@ -1,4 +1,4 @@
-"""Names of open sizes in a file are shown wherever shapes are; sizes of one name are equal."""
+"""Names of dynamic sizes in a file are shown wherever shapes are; sizes of one name are equal."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def runnable(graph: RuntimeGraph, inputs: list[np.ndarray]) -> bool:
 
 
 def drawn(graph: RuntimeGraph, size: int = 2) -> list[np.ndarray]:
-    """Random inputs; open dimensions are ``size``."""
+    """Random inputs; dynamic dimensions are ``size``."""
     random = np.random.default_rng(0)
     shapes = [tuple(size if dim is None else dim for dim in port.spec.shape) for port in graph.inputs]
     return [

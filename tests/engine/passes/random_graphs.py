@@ -19,7 +19,7 @@ class Growing:
 
     Args:
         seed: decides everything.
-        open_batch: whether the inputs' first dimension is open.
+        open_batch: whether the inputs' first dimension is dynamic.
     """
 
     def __init__(self, seed: int, open_batch: bool) -> None:

@@ -125,7 +125,7 @@ def test_static_shape_arithmetic_becomes_a_parameter() -> None:
     assert made.source.operators[1].labels == ("input",)
 
 
-def test_open_sizes_stay_operands_and_known_ones_become_numbers() -> None:
+def test_dynamic_sizes_stay_operands_and_known_ones_become_numbers() -> None:
     graph = built(
         INPUT,
         op("pnnx.Expression", "sizes", "0", "1", expr="[size(@0,0),mul(size(@0,1),4)]"),

@@ -187,7 +187,7 @@ def test_an_expression_does_not_read_more_operands_than_it_may() -> None:
     assert len(expressions(made)) == 2
 
 
-def test_open_dimensions_are_no_hindrance() -> None:
+def test_dynamic_dimensions_are_no_hindrance() -> None:
     graph = row(expr("add(@0,1)"), op("nn.ReLU", "relu"), shape=(None, 5))
     assert names(applied(expression_fusion, graph)) == ["relu"]
 

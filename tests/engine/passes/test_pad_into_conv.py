@@ -89,7 +89,7 @@ def test_what_the_operator_cannot_do_itself_stays(pad: Operator, user: Operator)
     assert_untouched(pad_into_conv, padded(pad, user))
 
 
-def test_open_sizes_are_no_hindrance() -> None:
+def test_dynamic_sizes_are_no_hindrance() -> None:
     made = applied(pad_into_conv, padded(zero_pad(1, 1, 1, 1), conv(), (None, 4, None, None)))
     assert names(made) == ["user"]
 

@@ -117,7 +117,7 @@ def test_multiplying_integers_by_a_float_stays_as_it_makes_floats() -> None:
     ],
     ids=str,
 )
-def test_open_dimensions_hinder_nothing_that_holds_for_all_of_them(type: str, params: dict[str, Any]) -> None:
+def test_dynamic_dimensions_hinder_nothing_that_holds_for_all_of_them(type: str, params: dict[str, Any]) -> None:
     assert names(applied(identity_removal, around(type, (None, 3), **params))) == ["before", "after"]
 
 
@@ -133,7 +133,7 @@ def test_open_dimensions_hinder_nothing_that_holds_for_all_of_them(type: str, pa
     ],
     ids=str,
 )
-def test_open_dimensions_are_not_taken_for_equal(
+def test_dynamic_dimensions_are_not_taken_for_equal(
     type: str, shape: tuple[int | None, ...], params: dict[str, Any]
 ) -> None:
     assert_untouched(identity_removal, around(type, shape, **params))

@@ -73,18 +73,18 @@ def test_several_views_become_one_reshape() -> None:
     assert made.source.operators[2].params == {"shape": (2, 2, 6)}
 
 
-def test_one_open_dimension_is_worked_out_in_the_run() -> None:
+def test_one_dynamic_dimension_is_worked_out_in_the_run() -> None:
     views = [op("torch.unsqueeze", "u", dim=1), op("torch.flatten", "f", start_dim=1)]
     made = applied(transpose_cancelling, chain(*views, shape=(None, 3, 4)))
     assert made.source.operators[2].params == {"shape": (-1, 12)}
 
 
-def test_two_open_dimensions_are_left_alone() -> None:
+def test_two_dynamic_dimensions_are_left_alone() -> None:
     views = [op("torch.unsqueeze", "u", dim=1), op("torch.unsqueeze", "v", dim=1)]
     assert_untouched(transpose_cancelling, chain(*views, shape=(None, None, 4)))
 
 
-def test_two_open_dimensions_are_not_taken_for_equal() -> None:
+def test_two_dynamic_dimensions_are_not_taken_for_equal() -> None:
     graph = chain(reshape(-1), reshape(4, -1), shape=(None, None))
     made = applied(transpose_cancelling, graph, np.arange(8, dtype=F32).reshape(2, 4))
     assert types(made) == ["nn.ReLU", "Tensor.reshape", "nn.ReLU"]

@@ -193,7 +193,7 @@ LINES = [
     ("F.relu r 1 1 0 1 @a=1", "attribute 'a': not a shape: found '1', expected dimensions and dtype, as in (1,?,3)f32"),
     (
         "F.relu r 1 1 0 1 @a=(1,?)f32",
-        "attribute 'a': an attribute has an open dimension: found '(1,?)f32', expected decimal dimensions",
+        "attribute 'a': an attribute has a dynamic dimension: found '(1,?)f32', expected decimal dimensions",
     ),
     (
         "F.relu r 1 1 0 1 @a=(2147483649)f32",

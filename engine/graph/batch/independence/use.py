@@ -245,7 +245,7 @@ def constant_operand(value: object) -> Operand:
 
 
 def _with_parameters(layer: BoundLayer, inputs: Sequence[Operand]) -> Layer:
-    """Return the layer with the parameters that come as operands, for several items; unknown ones stay open."""
+    """Return the layer with the parameters that come as operands, for several items; unknown ones stay dynamic."""
     if not layer.dynamic:
         return layer.layer
     try:

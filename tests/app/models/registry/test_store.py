@@ -184,7 +184,7 @@ def test_a_missing_store_is_not_ready_and_says_so(tmp_path: Path) -> None:
     assert str(tmp_path) not in text
 
 
-def test_models_of_open_sizes_are_ready_without_a_warm_up(tmp_path: Path) -> None:
+def test_models_of_dynamic_sizes_are_ready_without_a_warm_up(tmp_path: Path) -> None:
     write_model(tmp_path, "open", elementwise("add(@0,1)", "(?,?)f32"))
     assert ready(tmp_path)[0] == 200
 

@@ -37,7 +37,7 @@ def step(inputs: list[View], outputs: list[View]) -> ReferenceStep:
 
 def plan_of(env: ShapeEnv, tensors: list[tuple[int, ...]]) -> tuple[MemoryPlan, list[View]]:
     """Return the plan of a chain of tensors that are read for some steps after they were made; some have borders."""
-    height, width = env.open("height", 40), env.open("width", 24)
+    height, width = env.dynamic("height", 40), env.dynamic("width", 24)
     views = []
     for channels, tall, wide, border, _ in tensors:
         shape = (1, channels, height // 2**tall + 1, width // 2**wide + 1)

@@ -21,7 +21,7 @@ ELF_AARCH64 = 183
 
 
 def load(name: str) -> tuple[engine.RuntimeGraph, list[engine.TensorSpec]]:
-    """Return a model of the store, and specs of its inputs with open sizes filled in."""
+    """Return a model of the store, and specs of its inputs with dynamic sizes filled in."""
     graph = engine.load(STORE / name / "1" / "model.pnnx.param")
     known = [port.spec for port in graph.inputs if port.spec is not None]
     return graph, [engine.TensorSpec(tuple(dim or 64 for dim in spec.shape), spec.dtype) for spec in known]

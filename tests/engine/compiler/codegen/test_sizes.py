@@ -85,11 +85,11 @@ def test_what_is_nested_too_deeply_for_a_text_fits_nothing() -> None:
 
 def test_code_of_a_symbolic_size_is_another_than_that_of_a_number() -> None:
     numbers, symbolic = Sizes(), Sizes()
-    numbers.dynamic(9), symbolic.dynamic(ShapeEnv().open("n", 9))
+    numbers.dynamic(9), symbolic.dynamic(ShapeEnv().dynamic("n", 9))
     assert numbers.pattern != symbolic.pattern
 
 
-def test_an_open_size_is_not_opened_again() -> None:
+def test_a_dynamic_size_is_not_opened_again() -> None:
     sizes = Sizes()
     once = sizes.dynamic(9)
     assert sizes.dynamic(once) is once and sizes.values == [9]

@@ -45,12 +45,12 @@ def check(
     """Check that one program gives the reference's answers at many sizes, between pages that may not be touched.
 
     Args:
-        shape: of the input; None for each open size.
-        hints: open sizes that the program is made for.
+        shape: of the input; None for each dynamic size.
+        hints: dynamic sizes that the program is made for.
         tolerance: of the largest element.
         most_guards: guards that the program may have; none may hold a size to a number.
         least: size from which on the program has to be right for all that the graph takes.
-        sizes: values of the open sizes; each is tried with another one of these.
+        sizes: values of the dynamic sizes; each is tried with another one of these.
     """
     net = net_of(operators, shape)
     reference = Session(net, backend="reference")
@@ -95,7 +95,7 @@ def _guard_memory(patch: pytest.MonkeyPatch) -> None:
 
 
 def _draws(count: int, sizes: Sequence[int]) -> list[tuple[int, ...]]:
-    """Return sets of sizes: each of them once for every open size."""
+    """Return sets of sizes: each of them once for every dynamic size."""
     steps = itertools.count(1, 6)
     turned = [[*sizes[step % len(sizes) :], *sizes[: step % len(sizes)]] for step in itertools.islice(steps, count)]
     return list(zip(*turned, strict=True))

@@ -249,7 +249,7 @@ def _drawn(values: Array, spec: TensorSpec, seed: Sequence[int]) -> Array:
 
 
 def _kernel_asking() -> str:
-    """Return the kernel that has no code of open sizes, where that is why a number is asked for."""
+    """Return the kernel that has no code of dynamic sizes, where that is why a number is asked for."""
     frame = sys._getframe()
     while frame is not None and frame.f_code.co_name not in ("specialised", "write"):
         frame = frame.f_back  # type: ignore[assignment]
@@ -332,7 +332,7 @@ def _onnx_graphs(folder: Path) -> Iterator[tuple[str, Load]]:
 
 
 def _enlarged(graph: engine.RuntimeGraph, inputs: Sequence[Array]) -> list[Array] | None:
-    """Return inputs with larger sizes in open dimensions, that samples have small; None where none are taken."""
+    """Return inputs with larger sizes in dynamic dimensions, that samples have small; None where none are taken."""
     env, opened = symbolic_specs(graph.inputs, [TensorSpec(each.shape, each.dtype) for each in inputs])
     hints = [atom.hint for atom in env.atoms if atom.operation == "size"]
     for draw in (

@@ -1,4 +1,4 @@
-"""Layers of pictures with open height and width: one program is right at every size."""
+"""Layers of pictures with dynamic height and width: one program is right at every size."""
 
 from __future__ import annotations
 

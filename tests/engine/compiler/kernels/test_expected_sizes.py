@@ -15,7 +15,7 @@ HOST = describe("avx512")
 
 
 def symbolic(size: int) -> int:
-    return ShapeEnv().open("size", size)
+    return ShapeEnv().dynamic("size", size)
 
 
 @given(SIZES)

@@ -66,7 +66,7 @@ def test_hard_coded_batches_are_generalised(name: str) -> None:
     assert Session(CASES[name]).describe()["batch"] == {"mode": "any", "exported": 1, "reason": None}
 
 
-def test_a_fixed_batch_with_open_sizes_takes_any_batch() -> None:
+def test_a_fixed_batch_with_dynamic_sizes_takes_any_batch() -> None:
     flat = op("torch.flatten", "flat", "1", "2", start_dim=2, end_dim=-1, labels=("input",))
     net = built(INPUT, op("nn.ReLU", "relu", "0", "1"), flat, op("pnnx.Output", "out", "2"), _0=(1, 3, None, None))
     session = Session(net)

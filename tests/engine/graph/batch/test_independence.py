@@ -23,7 +23,7 @@ def chain(*operators: Operator, shape: tuple[int | None, ...] = (None, 4, 6)) ->
 
 
 def proof_of(graph: RuntimeGraph, size: int = 8) -> Proof:
-    """The proof for an open first dimension, other open ones of a size."""
+    """The proof for a dynamic first dimension, other open ones of a size."""
     specs = [port.spec for port in graph.inputs]
     closed = [
         TensorSpec(tuple(size if dim is None else dim for dim in spec.shape), spec.dtype) for spec in specs if spec

@@ -45,7 +45,7 @@ def test_what_is_in_order_is_read_as_the_file_says() -> None:
         (op("Tensor.permute", "t", "0", "1", dims=(1, 0)), {"_0": (2, 3)}),  # its shape is not announced
         (op("Tensor.permute", "t", "0", "1", dims=(1, 0)), {"_0": (2, 3), "_1": (2, 3)}),  # nor is that its shape
     ],
-    ids=["an open size", "an unknown shape", "a different shape"],
+    ids=["a dynamic size", "an unknown shape", "a different shape"],
 )
 def test_where_a_view_lies_that_nothing_tells_the_operator_reads_what_it_is_given(
     turned: Operator, shapes: dict[str, tuple[int | None, ...]]

@@ -102,7 +102,7 @@ def test_half_precision_weights_meet_float32_activations_in_float32() -> None:
     assert layer.infer([IMAGE, tensor(6, 4, 3, 3, dtype="float16")]).dtype == np.float32
 
 
-def test_open_dimensions_stay_open() -> None:
+def test_dynamic_dimensions_stay_dynamic() -> None:
     layer = build("F.conv2d", 2, stride=(2, 2))
     result = layer.infer([TensorSpec((None, 4, None, 9), IMAGE.dtype), tensor(6, 4, 3, 3)])
     assert result == TensorSpec((None, 6, None, 4), IMAGE.dtype)

@@ -32,6 +32,6 @@ def test_an_image_smaller_than_a_patch_is_refused() -> None:
     assert message == "the input is smaller than the window: found size 2, padded 2, expected at least 3"
 
 
-def test_open_dimensions_stay_open() -> None:
+def test_dynamic_dimensions_stay_dynamic() -> None:
     layer = build("F.unfold", 1, kernel_size=2)
     assert layer.infer([TensorSpec((None, 3, None, 4), COLUMNS.dtype)]) == TensorSpec((None, 12, None), COLUMNS.dtype)

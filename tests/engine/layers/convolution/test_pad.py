@@ -51,6 +51,6 @@ def test_an_empty_axis_cannot_be_replicated() -> None:
     assert message == "the padding removes all elements: found 1 and 1 on size 0"
 
 
-def test_an_open_amount_leaves_its_axis_open() -> None:
+def test_a_dynamic_amount_leaves_its_axis_dynamic() -> None:
     layer = build("F.pad", 2)
     assert layer.infer([IMAGE, [1, 0, UNKNOWN, 2]]) == TensorSpec((2, None, 5), IMAGE.dtype)

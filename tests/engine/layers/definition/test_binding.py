@@ -107,7 +107,7 @@ def test_inference_passes_over_values_only_a_run_can_tell() -> None:
     assert layer.infer([TensorSpec((2, 3), F32), TensorSpec((), np.dtype(np.int64))]) is UNKNOWN
 
 
-def test_an_unknown_size_is_an_open_dimension() -> None:
+def test_an_unknown_size_is_a_dynamic_dimension() -> None:
     layer = bound(n_inputs=2, labels=("input", "sizes"), weight=1)
     assert layer.infer([TensorSpec((2, 3), F32), [4, UNKNOWN]]) == TensorSpec((4, None), F32)
 

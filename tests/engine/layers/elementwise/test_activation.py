@@ -54,7 +54,7 @@ def test_prelu_refuses_weights_that_do_not_fit_the_channels() -> None:
     assert refusal("F.prelu", tensor(2, 4, 5), tensor(3)) == message
 
 
-def test_an_open_dimension_is_halved_to_an_open_one() -> None:
+def test_a_dynamic_dimension_is_halved_to_an_open_one() -> None:
     spec = build("F.glu", 1).infer([tensor(2, 4)])
     assert spec.shape == (2, 2)
     assert build("F.glu", 1, dim=0).infer([type(spec)((None, 4), spec.dtype)]).shape == (None, 4)

@@ -211,7 +211,7 @@ def test_any_text_is_an_index_or_refused(text: str) -> None:
         pass
 
 
-def test_an_open_bound_leaves_only_its_axis_open() -> None:
+def test_a_dynamic_bound_leaves_only_its_axis_dynamic() -> None:
     layer = build("Tensor.slice", 3, dim=1)
     assert layer.infer([tensor(3, 4), 1, TensorSpec((), np.dtype(np.int64))]).shape == (3, None)
 

@@ -95,7 +95,7 @@ def test_what_does_not_fit_is_refused(type: str, operands: list[Any], params: di
     assert refusal(type, *operands, **params) == message
 
 
-def test_open_dimensions_stay_open() -> None:
+def test_dynamic_dimensions_stay_dynamic() -> None:
     a, b = TensorSpec((None, 3, None), F32), TensorSpec((1, 4, None), F32)
     assert build("torch.matmul", 2).infer([a, b]) == TensorSpec((None, 3, None), F32)
 

@@ -90,7 +90,7 @@ def test_announced_attributes_must_be_there(type: str, params: dict[str, Any], m
     assert refusal(type, tensor(2, 3, 4, 4), **params) == message
 
 
-def test_open_dimensions_stay_open() -> None:
+def test_dynamic_dimensions_stay_dynamic() -> None:
     spec = TensorSpec((None, None, 5), np.dtype(np.float32))
     assert build("F.layer_norm", 1, normalized_shape=(5,)).infer([spec]) == spec
     assert build("F.group_norm", 1, num_groups=2).infer([spec]) == spec

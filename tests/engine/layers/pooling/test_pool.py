@@ -109,7 +109,7 @@ def test_integers_pooled_to_integers_are_values() -> None:
     assert returned((INDICES,), input=integers) == INDICES
 
 
-def test_open_dimensions_stay_open() -> None:
+def test_dynamic_dimensions_stay_dynamic() -> None:
     layer = build("nn.AvgPool2d", 1, kernel_size=(2, 3), stride=2, ceil_mode=True)
     assert layer.infer([TensorSpec((None, 3, None, 8), IMAGE.dtype)]) == TensorSpec((None, 3, None, 4), IMAGE.dtype)
 

@@ -153,13 +153,13 @@ def test_a_zero_where_the_file_announces_the_result_is_the_inputs_own_dimension(
         ((-1, -1, 6), (4, None, 6), (2, 4, 9), (4, 3, 6)),
     ],
 )
-def test_several_open_dimensions_are_settled(
+def test_several_dynamic_dimensions_are_settled(
     shape: tuple[int, ...], note: tuple[int | None, ...], input: tuple[int, ...], result: tuple[int, ...]
 ) -> None:
     assert several_open(shape, note, *input) == result
 
 
-def test_open_dimensions_nothing_settles_are_refused() -> None:
+def test_dynamic_dimensions_nothing_settles_are_refused() -> None:
     with pytest.raises(ShapeError) as caught:
         several_open((3, -1, 2, -1, 5), (3, None, 2, None, 5), 6, 10, 15)
     assert str(caught.value) == "more than one dimension is unknown: found [3, -1, 2, -1, 5], expected one -1 at most"

@@ -54,7 +54,7 @@ def test_another_number_of_operands_is_refused() -> None:
     assert "no schema has this number of operands" in message
 
 
-def test_open_dimensions_stay_open() -> None:
+def test_dynamic_dimensions_stay_dynamic() -> None:
     layer = build("F.upsample", 1, scale_factor=(2.0, 0.5), mode="bilinear")
     assert layer.infer([TensorSpec((None, 3, None, 5), IMAGE.dtype)]) == TensorSpec((None, 3, None, 2), IMAGE.dtype)
 

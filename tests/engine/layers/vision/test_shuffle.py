@@ -29,7 +29,7 @@ def test_too_few_dimensions_are_refused() -> None:
     assert message == "input has too few dimensions: found [4, 5], expected at least 3"
 
 
-def test_open_dimensions_stay_open() -> None:
+def test_dynamic_dimensions_stay_dynamic() -> None:
     layer = build("F.pixel_shuffle", 1, upscale_factor=2)
     dtype = tensor(1).dtype
     assert layer.infer([TensorSpec((None, 8, None, 5), dtype)]) == TensorSpec((None, 2, None, 10), dtype)

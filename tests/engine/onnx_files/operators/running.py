@@ -88,7 +88,7 @@ def model(example: Example, outputs: Sequence[str], *, is_dynamic: bool = False)
     """A file with this one operator.
 
     Args:
-        is_dynamic: whether its inputs have open sizes.
+        is_dynamic: whether its inputs have dynamic sizes.
     """
     helper = onnx.helper
     given = {f"x{k}": each for k, each in enumerate(example.inputs) if each is not None}

@@ -102,7 +102,7 @@ def test_what_is_computed_from_an_unknown_value_stays() -> None:
     assert format(tree) == "mul(@0,mul(@1,1))"
 
 
-def test_open_sizes_stay_and_known_ones_become_numbers() -> None:
+def test_dynamic_sizes_stay_and_known_ones_become_numbers() -> None:
     spec = TensorSpec((None, 4), np.dtype(np.float32))
     tree = simplified(parse("[size(@0,0),mul(size(@0,1),2)]"), [spec])
     assert format(tree) == "[size(@0,0),8]"

@@ -1,10 +1,10 @@
-// Tensor inputs: open sizes, values (generated or typed), or a file.
+// Tensor inputs: dynamic sizes, values (generated or typed), or a file.
 import { html, useRef, useState } from "../html.js";
 import { port } from "../format.js";
 import { base64, fill, known } from "./tensors.js";
 
 const FIRST = 1;
-const OPEN = 64;
+const DYNAMIC_SIZE = 64;
 const MOST_TYPED = 64;
 
 function Input({ spec, state, onChange }) {
@@ -22,7 +22,7 @@ function Input({ spec, state, onChange }) {
 }
 
 export function TensorInput({ about, onRun }) {
-  const [states, setStates] = useState(() => about.inputs.map(({ shape }) => ({ shape: (shape ?? []).map((dim, at) => dim ?? (at ? OPEN : FIRST)), how: "random" })));
+  const [states, setStates] = useState(() => about.inputs.map(({ shape }) => ({ shape: (shape ?? []).map((dim, at) => dim ?? (at ? DYNAMIC_SIZE : FIRST)), how: "random" })));
   const file = useRef(null);
   const unknown = about.inputs.filter(({ dtype }) => !known(dtype));
   const run = () => {

@@ -61,7 +61,7 @@ export function TuneForm({ about, samples, picks, seconds, sample, isBusy, onPic
         ${SECONDS.map((each) => html`<option key=${each} value=${each} selected=${each === seconds}>${each} s each</option>`)}</select></label></div></div>
     <div class="row start">
       ${isBusy ? html`<button class="button" onClick=${onCancel}>Cancel</button>` : html`<button class="button primary" disabled=${isTooMany || lacksSample} onClick=${onStart}>Measure</button>`}
-      <p class=${isTooMany ? "refused" : "soft"} role="status">${plural(many, "candidate")}${isTooMany ? `, at most ${about.most_candidates} at once` : lacksSample ? ": the input size is open, choose a sample" : `, ${Math.ceil(many * seconds)} s of runs plus compiling`}</p></div>
+      <p class=${isTooMany ? "refused" : "soft"} role="status">${plural(many, "candidate")}${isTooMany ? `, at most ${about.most_candidates} at once` : lacksSample ? ": the input size is dynamic, choose a sample" : `, ${Math.ceil(many * seconds)} s of runs plus compiling`}</p></div>
     <p class="soft fine">Served models are not changed. Their requests have priority, but may wait for a run in progress; times measured meanwhile are marked as disturbed.</p>
   </section>`;
 }

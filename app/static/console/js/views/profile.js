@@ -84,7 +84,7 @@ export function ProfileView({ route }) {
   const notice = error && html`<p class="notice" role="alert">${error.message}</p>`;
   if (!rows) {
     return html`<div class="page profile"><div class="title"><h1>Profile of ${model}</h1></div>
-      ${isBusy ? html`<p class="empty" role="status">Running ${model}…</p>` : html`${!error && html`<p class="notice calm">This model has inputs of open size: choose one to measure on zeros.</p>`}${sizes}${notice}`}</div>`;
+      ${isBusy ? html`<p class="empty" role="status">Running ${model}…</p>` : html`${!error && html`<p class="notice calm">This model has inputs of dynamic size: choose one to measure on zeros.</p>`}${sizes}${notice}`}</div>`;
   }
   const node = picked && layout.nodes.find(({ operators }) => operators.some((index) => graph.operators[index].name === picked));
   return html`<div class="page profile">

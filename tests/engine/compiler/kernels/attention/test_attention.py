@@ -185,7 +185,7 @@ def test_one_code_multiplies_a_query_with_any_number_of_keys() -> None:
 @pytest.mark.parametrize("hint", [2, 12, 64, 90, 500])
 def test_a_chunk_has_no_more_tiles_than_its_memory_is_for_at_any_length(level: str, hint: int) -> None:
     env = ShapeEnv()
-    length = env.open("length", hint)
+    length = env.dynamic("length", hint)
     kernel = made(level, 3, (length, length, 9, 24), LINES, is_padded=True)
     table = Table(env, [kernel.grid.block[0]])
     blocks = [table([size]) for size in (*range(2, 700, 7), 5000, 1 << 20)]

@@ -21,7 +21,7 @@ STACK_BYTES = 1 << 20
 
 def symbolic(blocking: Blocking, tiles: int) -> Blocking:
     """Return the blocking for a symbolic number of tiles with this hint."""
-    return blocking.within(ShapeEnv().open("tiles", max(tiles, 2)))
+    return blocking.within(ShapeEnv().dynamic("tiles", max(tiles, 2)))
 
 
 @pytest.mark.parametrize("tiles", [3, 6, 9])
