@@ -129,7 +129,7 @@ class RoomError(ShapeError):
     """There is no memory for a tensor; a class of its own, as some operators replace other errors by theirs."""
 
 
-class Held:
+class LoopBytes:
     """Bytes kept over the iterations of a loop, none of which is large by itself."""
 
     __slots__ = ("_asked", "_bytes")
@@ -146,7 +146,7 @@ class Held:
         self._bytes += size + _OBJECT
         if self._bytes > self._asked:  # each time they have doubled
             self._asked = 2 * self._bytes
-            _check_bytes([self._bytes], np.dtype(np.uint8), memory_bytes() // 2, "what the turns of a loop leave")
+            _check_bytes([self._bytes], np.dtype(np.uint8), memory_bytes() // 2, "the results of a loop")
 
 
 def check_steps(steps: int, what: str, most: int = MAX_STEPS) -> None:

@@ -63,17 +63,17 @@ class Bench:
         return self.session.threads or 1
 
     @property
-    def _ours(self) -> str:
+    def _own_engine(self) -> str:
         return next(iter(self.times))
 
     def _about(self) -> str:
         parts = [self.name, counted(self.items, "item"), f"{self.session.backend} back end"]
-        error = self.errors[self._ours]
+        error = self.errors[self._own_engine]
         return " · ".join([*parts, counted(self._threads, "thread"), f"within {error:.0e} of the reference"])
 
     def _summary(self) -> list[str]:
         """Return a line each for latency, throughput and arithmetic."""
-        times = self.times[self._ours]
+        times = self.times[self._own_engine]
         figures = ("min", times.least_s), ("median", times.median_s), ("p99", times.p99_s)
         shown = " · ".join(f"{name} {time_text(seconds * 1e6)}" for name, seconds in figures)
         throughput = self.items / times.median_s
@@ -119,7 +119,7 @@ class Bench:
 
     def _engines(self) -> list[str]:
         """Return a row for each engine, ours first."""
-        best = self.times[self._ours].least_s
+        best = self.times[self._own_engine].least_s
         rows = [
             (
                 *(time_text(seconds * 1e6) for seconds in (each.least_s, each.median_s, each.p99_s)),

@@ -110,10 +110,10 @@ def _verdict(comparison: engine.Comparison) -> Iterator[str]:
     yield f"first divergence: {first.operator} ({first.type}), {place}: {amount(first.difference)}"
     others = [name for name in comparison.suspects if name != first.operator]
     if others:
-        yield f"not recorded before it, so the cause may be there: {_some(others)}"
+        yield f"not recorded before it, so the cause may be there: {_first_names(others)}"
 
 
-def _some(names: Sequence[str]) -> str:
+def _first_names(names: Sequence[str]) -> str:
     return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
 

@@ -123,7 +123,7 @@ def _write_bundle(name: str, args: argparse.Namespace, settings: Settings) -> It
             shapes,
             batches=[each for each in args.batch if each is not None],
             name=display_name(files.name),
-            files=_beside(files, version),
+            files=_model_files(files, version),
             target=args.target,
             tag=tag,
             replace=args.force,
@@ -149,7 +149,7 @@ def _shapes(model: Model, args: argparse.Namespace) -> Iterator[list[engine.Tens
         yield specs
 
 
-def _beside(files: ModelFiles, version: VersionFiles) -> dict[str, bytes]:
+def _model_files(files: ModelFiles, version: VersionFiles) -> dict[str, bytes]:
     """Return the config and the label file of a model of the store."""
     if files.is_pair:
         return {}

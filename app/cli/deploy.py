@@ -16,9 +16,9 @@ from app.settings import Settings
 
 def execute(args: argparse.Namespace, settings: Settings) -> int:
     """Deploy and print the URL; on a local cluster, wait for SIGTERM or SIGINT."""
-    said = {name: getattr(args, name) for name in ("replicas", "cpus", "models_per_replica")}
-    scaling = {name: value for name, value in said.items() if value is not None}
-    options = Options(store=_address(settings), settings=_given(settings), **scaling)
+    requested = {name: getattr(args, name) for name in ("replicas", "cpus", "models_per_replica")}
+    scaling = {name: value for name, value in requested.items() if value is not None}
+    options = Options(store=_address(settings), settings=_changed_settings(settings), **scaling)
     with Cluster(args.address, settings.host, settings.port) as cluster:
         url = cluster.deploy(options, args.name, settings.load_timeout_s)
         sys.stdout.write(f"pnnx-serve: {options.store} is served by Ray at {url}\n")
@@ -38,7 +38,7 @@ def _address(settings: Settings) -> str:
     return store.url if store.digest is None else f"{store.url}#sha256={store.digest}"
 
 
-def _given(settings: Settings) -> dict[str, object]:
+def _changed_settings(settings: Settings) -> dict[str, object]:
     """Return the settings that differ from the defaults; replicas do not see this command line or environment."""
     usual = type(settings)()
     names = [name for name in type(settings).model_fields if name not in OF_RAY]

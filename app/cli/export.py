@@ -62,11 +62,11 @@ def _rewrite(args: argparse.Namespace, settings: Settings) -> int:
         folder = Path(args.output or scratch)
         folder.mkdir(parents=True, exist_ok=True)
         graph.save(folder / PARAM, folder / BIN)
-        again = engine.load(folder / PARAM, folder / BIN)
+        exported = engine.load(folder / PARAM, folder / BIN)
         if args.output is None:
-            folder = exporter.place(folder, _store(settings), args.name or exporter.model_name(args.source), again)
-    lines = [f"{folder}: {len(again.operators)} operators"]
-    lines += [f"{port.name} {port.spec}" for port in (*again.inputs, *again.outputs)]
+            folder = exporter.place(folder, _store(settings), args.name or exporter.model_name(args.source), exported)
+    lines = [f"{folder}: {len(exported.operators)} operators"]
+    lines += [f"{port.name} {port.spec}" for port in (*exported.inputs, *exported.outputs)]
     sys.stdout.write("\n".join([*map(printable, lines), ""]))
     return 0
 

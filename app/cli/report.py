@@ -26,13 +26,13 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
         model = models.prepare(found, version, models.load(version, settings), settings)
     with compiling(found.name) as show:
         model.compile(progress=show)
-    told = None
+    measured = None
     # With dynamic sizes and no shapes there is nothing to run, but still a graph to show.
     shapes = [",".join(map(str, each)) or "scalar" for each in args.shape]
     with progress(f"measuring {found.name}"), nullcontext() if shapes else suppress(InvalidRequestError):
-        told = profile(model, settings, *inputs_to_measure(model, found, partial(_read, settings), shapes))
+        measured = profile(model, settings, *inputs_to_measure(model, found, partial(_read, settings), shapes))
     description = {**model.session.describe(), "name": display_name(found.name)}
-    write_result(report(description, told).encode(), args.output)
+    write_result(report(description, measured).encode(), args.output)
     return 0
 
 

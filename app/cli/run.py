@@ -131,14 +131,14 @@ def _finding(finding: Finding) -> Iterator[str]:
     labels = [str(prediction.get("label", "")) for prediction in found]
     width = max(map(len, labels), default=0)
     yield from (
-        f"  {rank}. {label.ljust(width)}  {_rest(prediction)}".rstrip()
+        f"  {rank}. {label.ljust(width)}  {_other_fields(prediction)}".rstrip()
         for rank, (label, prediction) in enumerate(zip(labels, found, strict=True), 1)
     )
     if not found:
         yield "  nothing found"
 
 
-def _rest(prediction: Mapping[str, Any]) -> str:
+def _other_fields(prediction: Mapping[str, Any]) -> str:
     return "  ".join(f"{key} {_value(value)}" for key, value in prediction.items() if key not in _UNSAID)
 
 

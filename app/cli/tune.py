@@ -127,10 +127,10 @@ class Table:
         for at, words in titles.items():
             row = self._rows[at]
             yield from ("", f"{' and '.join(words)}: {candidate_text(row)}")
-            told = row["advice"]
-            for where, what in (("config.toml", told["config"]), ("settings", told["settings"])):
+            recommendation = row["advice"]
+            for where, what in (("config.toml", recommendation["config"]), ("settings", recommendation["settings"])):
                 yield from ([f"  {where}:", *(f"    {line}" for line in what.splitlines())] if what else [])
-            yield from ("  to reproduce:", f"    {told['command']}")
+            yield from ("  to reproduce:", f"    {recommendation['command']}")
 
 
 def candidate_text(row: Mapping[str, Any]) -> str:

@@ -30,27 +30,31 @@ _SIDE: Final = 96
 
 def figures(array: NDArray[Any]) -> dict[str, Any]:
     """Return shape, range, mean, standard deviation, histogram and first values; non-finite values are counted."""
-    told: dict[str, Any] = {
+    described: dict[str, Any] = {
         "shape": list(array.shape),
         "dtype": dtype_name(array.dtype),
         "bytes": array.nbytes,
         "first": [_number(value) for value in array.ravel()[:_FIRST].tolist()],
     }
     if array.dtype.kind == "c" or not array.size:
-        return told
+        return described
     step = max(1, array.size // _MOST)
     values = array.reshape(-1)[::step].astype(np.float64)
     known = values[np.isfinite(values)]
-    told |= {"seen": int(values.size), "not_finite": int(values.size - known.size), "zeros": int((values == 0).sum())}
+    described |= {
+        "seen": int(values.size),
+        "not_finite": int(values.size - known.size),
+        "zeros": int((values == 0).sum()),
+    }
     if known.size:
         low, high = float(known.min()), float(known.max())
         with np.errstate(over="ignore", invalid="ignore"):
             mean, std = float(known.mean()), float(known.std())
-        told |= {"min": low, "max": high, "mean": _number(mean), "std": _number(std)}
+        described |= {"min": low, "max": high, "mean": _number(mean), "std": _number(std)}
         if math.isfinite(high - low):
             counts, _ = np.histogram(known, bins=_BINS, range=(low, high) if high > low else (low - 0.5, low + 0.5))
-            told["histogram"] = counts.tolist()
-    return told
+            described["histogram"] = counts.tolist()
+    return described
 
 
 def pictures(array: NDArray[Any]) -> list[str]:

@@ -136,8 +136,8 @@ def signature(traits: Traits, item: Fold) -> str:
     """Return the pattern of a fold; within a stage, one block may change the number of channels."""
     units = range(item.first, item.last + 1)
     kinds = [traits.kind(unit) for unit in units if not traits.is_source(unit)]
-    told = kinds if item.length == 1 else sorted(set(kinds))
-    return " ".join([*told, traits.size(item.last)])
+    names = kinds if item.length == 1 else sorted(set(kinds))
+    return " ".join([*names, traits.size(item.last)])
 
 
 def _items(blocks: Sequence[Fold], first: int, last: int) -> list[Fold]:

@@ -87,10 +87,10 @@ def _find(
         inner = _find(paths, signature, at, end, depth + 1) if end > at else ()
         items.append(Fold(at, end, 1, inner))
         at = end + 1
-    return find_runs(items, [_alike(item, paths, signature, depth) for item in items])
+    return find_runs(items, [_list_signature(item, paths, signature, depth) for item in items])
 
 
-def _alike(item: Fold, paths: Sequence[Path], signature: Callable[[Fold], str], depth: int) -> str:
+def _list_signature(item: Fold, paths: Sequence[Path], signature: Callable[[Fold], str], depth: int) -> str:
     """Return a signature equal for similar numbered modules of a list, and unique for others."""
     word = paths[item.first][depth : depth + 1]
     # Units between modules of a list belong to the list itself.

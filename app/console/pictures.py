@@ -108,8 +108,8 @@ def memory(
         parts.append(_rect(x, y, max(0.5, width - 1), max(0.5, each["bytes"] * up - 0.5), title, fill=colour))
     y = _HEIGHT - _BOTTOM - max(alive) * up
     parts.append(element("path", d=f"M{_LEFT} {number(y)}H{_WIDTH}", class_="peak"))
-    told = f"peak {count_text(max(alive), 'B')}, at {rows[alive.index(max(alive))]['operators'][0]}"
-    parts.append(element("text", text(told), x=_WIDTH, y=y - 5, text_anchor="end", class_="told"))
+    label = f"peak {count_text(max(alive), 'B')}, at {rows[alive.index(max(alive))]['operators'][0]}"
+    parts.append(element("text", text(label), x=_WIDTH, y=y - 5, text_anchor="end", class_="label"))
     parts.append(element("text", text(f"{len(rows)} kernels in execution order"), x=_LEFT, y=_HEIGHT - 6))
     return _picture(_HEIGHT, parts)
 

@@ -105,13 +105,13 @@ class Methods:
         return {"ready": True}
 
     async def _model(self, call: Call, asked: Any) -> Document:
-        entry, _, model = await self._asked(call, asked)
+        entry, _, model = await self._find(call, asked)
         return model_metadata(entry, model)
 
     async def _config(self, call: Call, asked: Any) -> Document:
-        return {"config": model_config(*await self._asked(call, asked))}
+        return {"config": model_config(*await self._find(call, asked))}
 
-    async def _asked(self, call: Call, asked: Any) -> tuple[Entry, Version, Model]:
+    async def _find(self, call: Call, asked: Any) -> tuple[Entry, Version, Model]:
         entry, version, model = lookup.find(self._plane.store, asked.name, read_version(asked.version or None))
         if not has_wire_ports(model):  # not on the event loop, since it may run the model
             await self._plane.offload(partial(wire_ports, model), call.deadline(self._plane.deadline()))

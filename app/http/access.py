@@ -125,10 +125,10 @@ def _query_fault(query: bytes) -> ServiceError | None:
     if fields == 1:
         return None
     times = Counter(name for name, _ in parse_qsl(query.decode("latin-1"), keep_blank_values=True))
-    twice = next((name for name, count in times.items() if count > 1 and name not in _LISTS), None)
-    if twice is None:
+    repeated = next((name for name, count in times.items() if count > 1 and name not in _LISTS), None)
+    if repeated is None:
         return None
-    return InvalidRequestError(f"query field '{cut(twice)}': found {times[twice]} times, expected once")
+    return InvalidRequestError(f"query field '{cut(repeated)}': found {times[repeated]} times, expected once")
 
 
 def _is_local(path: str, headers: Headers, client: tuple[str, int] | None) -> bool:

@@ -49,13 +49,13 @@ def apply_grey_key(grey: Image.Image) -> Image.Image:
     return Image.merge("LA", (scaled, _alpha(values == key)))
 
 
-def apply_wide_key(image: Image.Image, again: Callable[[], Image.Image]) -> Image.Image:
+def apply_wide_key(image: Image.Image, reopen: Callable[[], Image.Image]) -> Image.Image:
     """Return a 16-bit colour picture, decoded to its high bytes, with an alpha channel.
 
     Args:
         again: opens the same file once more, for the low bytes.
     """
-    low: Any = again()
+    low: Any = reopen()
     low.tile = [(*where, _LOW_BYTES) for *where, _ in low.tile]
     key = np.array(image.info["transparency"], np.uint16)
     is_key = np.all(np.asarray(image) == key >> 8, axis=2) & np.all(np.asarray(low) == key & 0xFF, axis=2)

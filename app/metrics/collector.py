@@ -29,11 +29,11 @@ class Scoreboard(Protocol):
         """Write this worker's data."""
         ...
 
-    def own(self) -> bytes:
+    def previous(self) -> bytes:
         """Return the data of the previous worker of this index, empty if there was none."""
         ...
 
-    def others(self) -> Sequence[tuple[bytes, bool]]:
+    def peers(self) -> Sequence[tuple[bytes, bool]]:
         """Return the data of every other worker, and whether it runs."""
         ...
 
@@ -68,7 +68,7 @@ class MetricsCollector:
     def join(self, scoreboard: Scoreboard, worker: int | str) -> None:
         """Become one of several workers, and continue the counts of the previous worker of this index."""
         self._scoreboard, self._worker = scoreboard, str(worker)
-        before = scoreboard.own()
+        before = scoreboard.previous()
         self._before = lasting(from_bytes(before)) if before else {}
 
     def publish(self) -> Snapshot:
@@ -83,7 +83,7 @@ class MetricsCollector:
         """Return the metrics of all workers, those of others at most a second old. Called in a thread."""
         # Published first: another worker that is asked next must not report smaller counts.
         snapshots = [self.publish()]
-        for data, is_alive in () if self._scoreboard is None else self._scoreboard.others():
+        for data, is_alive in () if self._scoreboard is None else self._scoreboard.peers():
             snapshot = from_bytes(data)
             snapshots.append(snapshot if is_alive else lasting(snapshot))
         return merged(snapshots)

@@ -103,20 +103,20 @@ class BatchSizeTuning:
             self._times[1] = self._time(1)
             return True
         last = max(self._times)
-        self._times[size] = self._time(size, beside=last)
+        self._times[size] = self._time(size, reference=last)
         is_faster = self._times[size] / size < GAIN * self._times[last] / last
         return is_faster or self._batcher.config.enabled is True
 
-    def _time(self, size: int, beside: int | None = None) -> float:
+    def _time(self, size: int, reference: int | None = None) -> float:
         """Return the minimum time of interleaved runs with another size, whose minimum may improve too."""
-        inputs = {each: self._batcher.example(each) for each in (size, beside) if each is not None}
+        inputs = {each: self._batcher.example(each) for each in (size, reference) if each is not None}
         best = float("inf")
         began = time.perf_counter()
         for done in range(_ROUNDS):
             if done >= _FEWEST and time.perf_counter() - began > _SPENT_S:
                 break
-            if beside is not None:
-                self._times[beside] = min(self._times[beside], self._run_s(inputs[beside]))
+            if reference is not None:
+                self._times[reference] = min(self._times[reference], self._run_s(inputs[reference]))
             best = min(best, self._run_s(inputs[size]))
         return best
 

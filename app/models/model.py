@@ -118,7 +118,7 @@ class Model:
             ServiceError: the request does not fit the model.
         """
         options = self._postprocessing.options(request)
-        wanted = self._postprocessing.wanted(request.outputs)
+        wanted = self._postprocessing.requested(request.outputs)
         decoded = self.decode(request) if decoded is None else decoded
         if request.draw:
             self._postprocessing.check_drawable(decoded.inputs)

@@ -63,7 +63,7 @@ class Postprocessing:
         """
         return self._task.options(request.parameters)
 
-    def wanted(self, outputs: tuple[str, ...] | bool | None) -> tuple[str, ...] | None:
+    def requested(self, outputs: tuple[str, ...] | bool | None) -> tuple[str, ...] | None:
         """Return the names of requested raw outputs as the request spells them; None for the default.
 
         Raises:
@@ -134,10 +134,10 @@ class Postprocessing:
         return output if port is None else port.name
 
     def _predict(self, prepared: Prepared, outputs: Outputs) -> Sequence[Finding] | None:
-        placements = prepared.placements or self._whole(prepared.tensors, outputs)
+        placements = prepared.placements or self._direct_placements(prepared.tensors, outputs)
         return self._task.predict(outputs, placements, prepared.options)
 
-    def _whole(self, tensors: Mapping[str, NDArray[Any]], outputs: Outputs) -> Sequence[Placement]:
+    def _direct_placements(self, tensors: Mapping[str, NDArray[Any]], outputs: Outputs) -> Sequence[Placement]:
         """Return placements for tensors sent directly: the picture spans the first 4-dimensional tensor."""
         name, items = self._signature.picture_input or "", batch_of(outputs.values())
         maps = [tensors[name]] if name in tensors else [x for x in tensors.values() if x.ndim == 4]

@@ -192,7 +192,7 @@ class ResponseCache:
         if size > self.max_bytes or key in self._entries:
             return
         self._join()
-        entry = _Entry({name: _kept(array) for name, array in outputs.items()}, size)
+        entry = _Entry({name: _read_only(array) for name, array in outputs.items()}, size)
         with self._lock:
             if self._is_closed or key in self._entries:
                 return
@@ -232,7 +232,7 @@ class ResponseCache:
                 weakref.finalize(self, found.close)
 
 
-def _kept(array: NDArray[Any]) -> NDArray[Any]:
+def _read_only(array: NDArray[Any]) -> NDArray[Any]:
     """Return a read-only copy: an output may be a view of something larger, or of the request."""
     copy = np.array(array, order="C", copy=True)
     copy.setflags(write=False)

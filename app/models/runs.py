@@ -87,7 +87,7 @@ class Runs:
         Raises:
             ServiceError, EngineError: see ``run``; the error does not say which request caused it.
         """
-        known = {each.key: found for each in prepared if (found := self._known(each)) is not None}
+        known = {each.key: found for each in prepared if (found := self._cached(each)) is not None}
         first = {each.key or id(each): each for each in reversed(prepared) if each.key not in known}
         ran = self._run_batch(list(reversed(first.values())), cancelled)
         for each in prepared:
@@ -113,7 +113,7 @@ class Runs:
             for at, (each, outputs) in enumerate(zip(prepared, found, strict=True))
         }
 
-    def _known(self, prepared: Prepared) -> Outputs | None:
+    def _cached(self, prepared: Prepared) -> Outputs | None:
         if self._cache is None or prepared.key is None:
             return None
         return self._cache.get(prepared.key)

@@ -50,7 +50,7 @@ class Timing:
 
     def as_ms(self) -> dict[str, float]:
         """Return milliseconds with three decimals, as in answers."""
-        told = {
+        fields = {
             "queue_ms": _ms(self.queue_s),
             "decode_ms": _ms(self.decode_s),
             "preprocess_ms": _ms(self.preprocess_s),
@@ -59,8 +59,8 @@ class Timing:
             "total_ms": _ms(self.total_s),
         }
         if self.was_cached is not None:
-            told["cache_ms"] = _ms(self.cache_s)
-        return told
+            fields["cache_ms"] = _ms(self.cache_s)
+        return fields
 
 
 def _ms(seconds: float) -> float:
@@ -214,12 +214,12 @@ class Account:
         """Return the fields for a log line."""
         if self.model is None:
             return {}
-        told: dict[str, object] = {"model": self.model, "version": self.version}
+        fields: dict[str, object] = {"model": self.model, "version": self.version}
         if self.timing is not None:
             parts = self.timing.as_ms()
             del parts["total_ms"]  # the log line has its own total
-            told |= {"items": self.items, **parts}
-        return told
+            fields |= {"items": self.items, **parts}
+        return fields
 
 
 account: Final[ContextVar[Account | None]] = ContextVar("account", default=None)

@@ -361,8 +361,8 @@ class WorkerIpc:
     def join(self, plane: DataPlane, metrics: MetricsCollector) -> None:
         """Continue the counts of the previous worker of this index, execute earlier commands, report on all."""
         metrics.join(self.figures, self.index)
-        plane.store.counters.begin(self.counters.own())
-        plane.store.counters.others = self.counters.others
+        plane.store.counters.begin(self.counters.previous())
+        plane.store.counters.peers = self.counters.peers
         plane.store.counters.publish = lambda: self.publish_counters(plane)
         plane.commands.join(self.channel, self.channel.begun)
 

@@ -92,11 +92,11 @@ class ScoreboardSlot:
         """Write this worker's data."""
         self._scoreboard.write(self._index, data)
 
-    def own(self) -> bytes:
+    def previous(self) -> bytes:
         """Return the data of the previous worker of this index."""
         return self._scoreboard.read(self._index)
 
-    def others(self) -> Sequence[tuple[bytes, bool]]:
+    def peers(self) -> Sequence[tuple[bytes, bool]]:
         """Return the data of every other worker, and whether it runs."""
         left = [(self._scoreboard.read(other), self._scoreboard.is_alive(other)) for other in self._others]
         return [(data, is_alive) for data, is_alive in left if data]

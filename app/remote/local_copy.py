@@ -32,7 +32,7 @@ _LOOK_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class StoredFile:
     """Stored file.
 
     Args:
@@ -59,7 +59,7 @@ class Index:
 
     stamp: str
     state: str
-    files: Mapping[str, Kept] = field(default_factory=dict)
+    files: Mapping[str, StoredFile] = field(default_factory=dict)
     checked: float = 0.0
 
 
@@ -106,7 +106,7 @@ class LocalCopy:
         """Return the index of the served state, or None."""
         try:
             data: dict[str, Any] = json.loads((self.folder / "index.json").read_bytes())
-            files = {path: Kept(**kept) for path, kept in data.pop("files").items()}
+            files = {path: StoredFile(**kept) for path, kept in data.pop("files").items()}
             found = Index(**data, files=files)
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
             return None
@@ -118,7 +118,7 @@ class LocalCopy:
         text = json.dumps(asdict(index)).encode()
         _replace(self.folder / "index.json", text)
 
-    def take(self, chunks: Iterable[bytes], limit: int) -> tuple[Path, Kept]:
+    def take(self, chunks: Iterable[bytes], limit: int) -> tuple[Path, StoredFile]:
         """Write chunks to a new file that is not served yet.
 
         Raises:
@@ -140,16 +140,16 @@ class LocalCopy:
                 os.fsync(file.fileno())
         except OSError as exc:
             raise SourceError(f"the fetched file cannot be stored: {exc.strerror}; see store_dir") from None
-        return path, Kept(digest=digest.hexdigest(), size=size)
+        return path, StoredFile(digest=digest.hexdigest(), size=size)
 
-    def held(self, path: str, index: Index | None, digest: str) -> Path | None:
+    def stored(self, path: str, index: Index | None, digest: str) -> Path | None:
         """Return the served file of a path if it still matches the index."""
         kept = None if index is None else index.files.get(path)
-        there = self.store / path
-        is_it = kept is not None and kept.digest == digest and there.is_file() and there.stat().st_size == kept.size
-        return there if is_it else None
+        file = self.store / path
+        is_it = kept is not None and kept.digest == digest and file.is_file() and file.stat().st_size == kept.size
+        return file if is_it else None
 
-    def publish(self, stamp: str, files: Mapping[str, tuple[Path, Kept]]) -> None:
+    def publish(self, stamp: str, files: Mapping[str, tuple[Path, StoredFile]]) -> None:
         """Publish exactly these files.
 
         Args:
@@ -164,8 +164,8 @@ class LocalCopy:
         except OSError as exc:
             raise SourceError(f"the fetched files cannot be stored: {exc.strerror}; see store_dir") from None
 
-    def _publish(self, stamp: str, files: Mapping[str, tuple[Path, Kept]]) -> None:
-        models: dict[str, dict[str, tuple[Path, Kept]]] = {}
+    def _publish(self, stamp: str, files: Mapping[str, tuple[Path, StoredFile]]) -> None:
+        models: dict[str, dict[str, tuple[Path, StoredFile]]] = {}
         for path, each in sorted(files.items()):
             name, _, rest = path.partition("/")
             models.setdefault(name, {})[rest] = each
@@ -185,7 +185,7 @@ class LocalCopy:
         self.write_index(Index(stamp=stamp, state=state.name, files=kept, checked=time.time()))
         self._sweep({state.name, *([] if previous is None else [previous.name])})
 
-    def _tree(self, inside: Mapping[str, tuple[Path, Kept]]) -> Path:
+    def _tree(self, inside: Mapping[str, tuple[Path, StoredFile]]) -> Path:
         """Return the folder with these files; the file itself if it lies directly in the store."""
         tree = self._trees / _digest((rest, kept.digest) for rest, (_, kept) in inside.items())
         if tree.exists():

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from app.location import Remote
 from app.messages import safe_text
 from app.remote.archive import Archive, placed
-from app.remote.local_copy import Index, Kept, LocalCopy
+from app.remote.local_copy import Index, LocalCopy, StoredFile
 from app.remote.names import SourceError, check_all
 from app.remote.source import DeniedError, Object, Source
 
@@ -106,14 +106,14 @@ class Mirror:
         if urlsplit(self._remote.url).query:  # a signed URL is valid for one file only
             return None
         try:
-            beside = self._source.read_small(BESIDE, _SMALL)
+            small = self._source.read_small(BESIDE, _SMALL)
         except DeniedError:  # some servers answer 403 for missing files
             return None
-        return None if beside is None else parse_digest(beside)
+        return None if small is None else parse_digest(small)
 
     def _files(
         self, stamp: str, index: Index | None, is_given_up: Callable[[], bool]
-    ) -> Iterator[tuple[str, tuple[Path, Kept]]]:
+    ) -> Iterator[tuple[str, tuple[Path, StoredFile]]]:
         digest = stamp.removeprefix("sha256 ") if stamp.startswith("sha256 ") else None
         if self._remote.is_archive:
             yield from self._unpacked(digest, is_given_up)
@@ -122,7 +122,9 @@ class Mirror:
         else:
             yield from self._found(index, is_given_up)
 
-    def _unpacked(self, digest: str | None, is_given_up: Callable[[], bool]) -> Iterator[tuple[str, tuple[Path, Kept]]]:
+    def _unpacked(
+        self, digest: str | None, is_given_up: Callable[[], bool]
+    ) -> Iterator[tuple[str, tuple[Path, StoredFile]]]:
         path, kept = self.local_copy.take(_heeding(self._source.chunks(), is_given_up), self._limit)
         self._check("the archive", kept.digest, digest)
         members = self._members(path, is_given_up)
@@ -140,7 +142,7 @@ class Mirror:
 
     def _named(
         self, digest: str, index: Index | None, is_given_up: Callable[[], bool]
-    ) -> Iterator[tuple[str, tuple[Path, Kept]]]:
+    ) -> Iterator[tuple[str, tuple[Path, StoredFile]]]:
         """Yield the files named by SHA256SUMS, fetching only those not held already."""
         sums = self._source.read_small(SUMS, MAX_BYTES)
         if sums is None:
@@ -150,7 +152,7 @@ class Mirror:
         if not wanted:
             raise SourceError(f"{self._remote}: {SUMS} names no file")
         for path, expected in wanted.items():
-            held = self.local_copy.held(path, index, expected)
+            held = self.local_copy.stored(path, index, expected)
             if held is not None and index is not None:
                 each = held, index.files[path]
             else:
@@ -159,27 +161,29 @@ class Mirror:
             total += each[1].size
             yield path, each
 
-    def _found(self, index: Index | None, is_given_up: Callable[[], bool]) -> Iterator[tuple[str, tuple[Path, Kept]]]:
+    def _found(
+        self, index: Index | None, is_given_up: Callable[[], bool]
+    ) -> Iterator[tuple[str, tuple[Path, StoredFile]]]:
         """Yield all files of a bucket, fetching only those with a new tag."""
         found, total = self._source.list(), 0
         check_all(list(found))
-        for path, there in found.items():
-            each = self._held(path, there, index)
+        for path, source in found.items():
+            each = self._stored(path, source, index)
             if each is None:
                 taken, kept = self.local_copy.take(
                     _heeding(self._source.chunks(path), is_given_up), self._limit - total
                 )
-                if there.size not in (None, kept.size):
-                    raise SourceError(f"'{path}' of {self._remote}: found {kept.size} bytes, expected {there.size}")
-                each = taken, replace(kept, tag=there.tag)
+                if source.size not in (None, kept.size):
+                    raise SourceError(f"'{path}' of {self._remote}: found {kept.size} bytes, expected {source.size}")
+                each = taken, replace(kept, tag=source.tag)
             total += each[1].size
             yield path, each
 
-    def _held(self, path: str, there: Object, index: Index | None) -> tuple[Path, Kept] | None:
-        kept: Mapping[str, Kept] = {} if index is None else index.files
-        if path not in kept or not there.tag or kept[path].tag != there.tag:
+    def _stored(self, path: str, source: Object, index: Index | None) -> tuple[Path, StoredFile] | None:
+        kept: Mapping[str, StoredFile] = {} if index is None else index.files
+        if path not in kept or not source.tag or kept[path].tag != source.tag:
             return None
-        held = self.local_copy.held(path, index, kept[path].digest)
+        held = self.local_copy.stored(path, index, kept[path].digest)
         return None if held is None else (held, kept[path])
 
     def _check(self, what: str, found: str, expected: str | None) -> None:

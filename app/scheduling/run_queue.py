@@ -178,7 +178,7 @@ class RunQueue:
         try:
             while (job := self._next(self.ready)) is not None:
                 is_known = any(_is_same_group(job, each) for each in put_off)
-                jobs = [] if is_known else self._together(job)
+                jobs = [] if is_known else self._begin_batch(job)
                 if jobs:
                     return jobs
                 put_off.append(job)
@@ -187,7 +187,7 @@ class RunQueue:
             for job in put_off:
                 self.ready.push(job)
 
-    def _together(self, job: Job) -> list[Job]:
+    def _begin_batch(self, job: Job) -> list[Job]:
         """Begin a job's run and return all jobs that share it; nothing while the job may wait for more."""
         jobs, batches = [job], None if job.run_spec is None else job.run_spec.batches
         if job.run_spec is not None and batches is not None:

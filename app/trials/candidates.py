@@ -42,7 +42,7 @@ class Candidate:
     build: Build
     batch: int = 1
 
-    def told(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """Return plain data."""
         return {**asdict(self.build), "passes_off": list(self.build.passes_off), "batch": self.batch}
 

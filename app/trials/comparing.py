@@ -69,7 +69,11 @@ def compare(
         ServiceError: the baseline cannot run the input.
     """
     tell(
-        {"event": "plan", "entries": [{"id": at, **each.told()} for at, each in enumerate(entries)], "rounds": _ROUNDS}
+        {
+            "event": "plan",
+            "entries": [{"id": at, **each.describe()} for at, each in enumerate(entries)],
+            "rounds": _ROUNDS,
+        }
     )
     with Sessions(around.settings, around.cancelled) as sessions, engine.cancelling(around.cancelled):
         known = example(entries[0].model) if request is None else None
@@ -142,7 +146,7 @@ def _outputs(outputs: Mapping[str, NDArray[Any]], first: _Running | None, rtol: 
     for name, array in outputs.items():
         row: dict[str, Any] = {"name": name, "shape": list(array.shape), "dtype": dtype_name(array.dtype)}
         if name in others:
-            row |= _apart(array, others[name], rtol)
+            row |= _difference(array, others[name], rtol)
         rows.append(row)
     return rows
 
@@ -178,7 +182,7 @@ def _walk(
         elif values is None or base is None:
             tell({"event": "operators", "id": at, **row})
         else:
-            tell({"event": "operators", "id": at, "problem": None, **_held(values, base, rtol)})
+            tell({"event": "operators", "id": at, "problem": None, **_compared(values, base, rtol)})
 
 
 def _values(each: _Running, sessions: Sessions) -> Values:
@@ -192,7 +196,7 @@ def _values(each: _Running, sessions: Sessions) -> Values:
     return values_of(each.entry.graph, session, each.entry.build, inputs, sessions)
 
 
-def _held(values: Values, base: Values, rtol: float | None) -> dict[str, Any]:
+def _compared(values: Values, base: Values, rtol: float | None) -> dict[str, Any]:
     rows: list[dict[str, Any]] = []
     for place, array in values.arrays.items():
         if place in base.arrays:
@@ -220,16 +224,21 @@ def _row(place: Place, array: NDArray[Any], values: Values, base: Values, rtol: 
     return {
         "operator": op.name, "type": op.type, "index": op.index, "operand": op.outputs[place[1]].name,
         "kernel": values.kernels.get(op.name) or base.kernels.get(op.name),
-        "shape": list(array.shape), **_apart(array, base.arrays[place], rtol),
+        "shape": list(array.shape), **_difference(array, base.arrays[place], rtol),
         "here": _figures(array), "there": _figures(base.arrays[place]),
     }  # fmt: skip
 
 
-def _apart(found: NDArray[Any], expected: NDArray[Any], rtol: float | None) -> dict[str, Any]:
+def _difference(found: NDArray[Any], expected: NDArray[Any], rtol: float | None) -> dict[str, Any]:
     """Return the difference of two values; non-finite numbers are None, and described as a problem."""
-    apart = engine.measure_difference(found, expected, rtol=rtol)
-    numbers = {"max_abs": apart.max_abs, "relative": apart.relative, "scale": apart.scale, "allowed": apart.allowed}
-    return {**{k: _finite(v) for k, v in numbers.items()}, "diverges": apart.diverges, "apart": apart.problem}
+    difference = engine.measure_difference(found, expected, rtol=rtol)
+    numbers = {
+        "max_abs": difference.max_abs,
+        "relative": difference.relative,
+        "scale": difference.scale,
+        "allowed": difference.allowed,
+    }
+    return {**{k: _finite(v) for k, v in numbers.items()}, "diverges": difference.diverges, "apart": difference.problem}
 
 
 def _figures(array: NDArray[Any]) -> dict[str, float | None]:

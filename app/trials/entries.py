@@ -45,7 +45,7 @@ class Entry:
         """Return the graph."""
         return self.model.session.graph
 
-    def told(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """Return plain data."""
         threads = None if self.build.backend == "reference" else self.build.threads
         names = {"model": self.name, "version": self.version, "backend": self.build.backend, "threads": threads}

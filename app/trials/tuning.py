@@ -118,7 +118,7 @@ def tune(
     rows = [
         {
             "id": at,
-            **each.told(),
+            **each.describe(),
             "served": each == served,
             "advice": advice(each, name, around.settings, around.threads, shapes if is_dynamic else ()),
         }
@@ -241,12 +241,12 @@ def _largest(found: Sequence[NDArray[Any]], expected: Sequence[NDArray[Any]]) ->
         (a, b) for a, b in zip(found, expected, strict=False) if a.shape == b.shape and b.size and b.dtype.kind in "fiu"
     ]
     with np.errstate(invalid="ignore", over="ignore"):
-        apart = [
+        differences = [
             float(np.nanmax(np.abs(a.astype(np.float64) - b.astype(np.float64))))
             for a, b in pairs
             if not np.isnan(b.astype(np.float64)).all()
         ]
-    return _finite(max(apart, default=0.0))
+    return _finite(max(differences, default=0.0))
 
 
 def _finite(value: float) -> float | None:

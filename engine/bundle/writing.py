@@ -32,7 +32,7 @@ def new_folder(target: Path, *, marks: tuple[str, ...], replace: bool) -> Iterat
     try:
         _check_place(target, marks, replace)
         target.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = _beside(target)
+        unfinished = _unfinished_path(target)
         unfinished.mkdir(0o755)
     except OSError as error:
         raise BundleError("the folder cannot be made", where=target.name, found=reason(error)) from None
@@ -56,7 +56,7 @@ def _check_place(target: Path, marks: tuple[str, ...], replace: bool) -> None:
 
 def _put(unfinished: Path, target: Path) -> None:
     """Rename a folder to its target, and remove the folder that had the name before."""
-    before = _beside(target) if target.is_dir() and any(target.iterdir()) else None
+    before = _unfinished_path(target) if target.is_dir() and any(target.iterdir()) else None
     if before is not None:
         os.rename(target, before)
     try:
@@ -69,7 +69,7 @@ def _put(unfinished: Path, target: Path) -> None:
         shutil.rmtree(before, ignore_errors=True)
 
 
-def _beside(target: Path) -> Path:
+def _unfinished_path(target: Path) -> Path:
     return target.parent / f".{target.name}.{secrets.token_hex(4)}.unfinished"
 
 

@@ -24,7 +24,7 @@ from engine.compiler.measuring.record import this_host
 from engine.compiler.pipeline import CompilePipeline
 from engine.compiler.plan_check import check_plan
 from engine.compiler.runtime.memory import release
-from engine.compiler.runtime.program import Known, Origin, Program
+from engine.compiler.runtime.program import ConstantValues, Origin, Program
 from engine.compiler.subgraphs import CompileSubgraph, Subgraphs, subgraphs_of
 from engine.compiler.weights import with_own_weights
 from engine.defects import report_defect
@@ -204,7 +204,7 @@ class Builder:
             executable=executable,
             code=loaded.code,
             operators={} if parts is None else parts.operators,
-            known={} if parts is None else Known(partial(self._pipeline.known_values, parts.graph, specs)),
+            known={} if parts is None else ConstantValues(partial(self._pipeline.known_values, parts.graph, specs)),
             texts=_texts(inputs),
             states=self._states,
             layouts=loaded.layouts,

@@ -279,8 +279,8 @@ class ShapeEnv:
                 rest = _sum(terms, ((product, factor),), -1)
                 other = _negative(rest) if factor > 0 else rest
                 if other in (atom.left, atom.right):
-                    beside = atom.right if other == atom.left else atom.left
-                    return _sum(other, beside, -1) if atom.operation == "max" else _sum(beside, other, -1)
+                    remaining = atom.right if other == atom.left else atom.left
+                    return _sum(other, remaining, -1) if atom.operation == "max" else _sum(remaining, other, -1)
         return None
 
     def _is_least_zero(self, terms: Terms) -> bool:
@@ -604,13 +604,13 @@ class Dim:
         return found if found is NotImplemented else -found
 
     def _sum(self, other: Any, sign: int) -> Any:
-        number = _whole(other)
+        number = _as_size(other)
         if number is None:
             return self.specialise() + sign * other if isinstance(other, float) else NotImplemented
         return self.env.made(self.env.reduced(_sum(self.terms, terms_of(number), sign)))
 
     def __mul__(self, other: Any) -> Any:
-        number = _whole(other)
+        number = _as_size(other)
         if number is None:
             return self.specialise() * other if isinstance(other, float) else NotImplemented
         return self.env.made(self.env.reduced(_product(self.terms, terms_of(number))))
@@ -626,23 +626,23 @@ class Dim:
         return other ** self.specialise()
 
     def __floordiv__(self, other: Any) -> Any:
-        number = _whole(other)
+        number = _as_size(other)
         if number is None:
             return self.specialise() // other if isinstance(other, float) else NotImplemented
         return divided(self.env, *map(self.env.reduced, (self.terms, terms_of(number))))
 
     def __rfloordiv__(self, other: Any) -> Any:
-        number = _whole(other)
+        number = _as_size(other)
         return NotImplemented if number is None else divided(self.env, terms_of(number), self.env.reduced(self.terms))
 
     def __mod__(self, other: Any) -> Any:
-        number = _whole(other)
+        number = _as_size(other)
         if number is None:
             return self.specialise() % other if isinstance(other, float) else NotImplemented
         return _remainder(self.env, *map(self.env.reduced, (self.terms, terms_of(number))))
 
     def __rmod__(self, other: Any) -> Any:
-        number = _whole(other)
+        number = _as_size(other)
         return (
             NotImplemented if number is None else _remainder(self.env, terms_of(number), self.env.reduced(self.terms))
         )
@@ -676,7 +676,7 @@ class Dim:
         return self // (1 << _specialise(other))
 
     def __eq__(self, other: object) -> bool:
-        number = _whole(other)
+        number = _as_size(other)
         if number is None or (isinstance(number, Dim) and number.env is not self.env):
             return isinstance(other, float) and self.specialise() == other
         return self.env.decide("== 0", _sum(self.terms, terms_of(number), -1))
@@ -700,7 +700,7 @@ class Dim:
         """Return whether ``sign * (self - other)`` is not negative."""
         if isinstance(other, float) and not math.isfinite(other):
             return sign * other < 0
-        number = _whole(other)
+        number = _as_size(other)
         if number is None:
             if not isinstance(other, float):
                 return NotImplemented
@@ -748,7 +748,7 @@ def is_same(a: Any, b: Any) -> bool:
         return len(a) == len(b) and all(map(is_same, a, b))
     if isinstance(a, Dim) or isinstance(b, Dim):
         env = cast(ShapeEnv, _env_of((a, b)))
-        if any(isinstance(each, Dim) and each.env is not env for each in (a, b)) or None in (_whole(a), _whole(b)):
+        if any(isinstance(each, Dim) and each.env is not env for each in (a, b)) or None in (_as_size(a), _as_size(b)):
             return False
         return not env.reduced(_sum(terms_of(a), terms_of(b), -1))
     return bool(a == b)
@@ -1005,7 +1005,7 @@ def _add_to(total: dict[Monomial, int], product: Monomial, factor: int) -> None:
     total[product] = total.get(product, 0) + factor
 
 
-def _whole(value: Any) -> Any:
+def _as_size(value: Any) -> Any:
     """Return a whole number or a symbolic size; None for other values."""
     if isinstance(value, Dim) or type(value) is int:
         return value

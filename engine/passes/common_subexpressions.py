@@ -59,8 +59,8 @@ def _digest(op: RuntimeOperator) -> object:
     """Return a digest of all data and of the operands' annotations: comparing all pairs would take too long."""
     data = [blake2b(as_bytes(op.attributes[name].data).data).digest() for name in sorted(op.attributes)]
     asks = op.layer is not None and op.layer.signature.annotations_field is not None
-    said = repr([operand.annotation for operand in (*op.inputs, *op.outputs)]) if asks else ""
-    return said, tuple(data)
+    annotations = repr([operand.annotation for operand in (*op.inputs, *op.outputs)]) if asks else ""
+    return annotations, tuple(data)
 
 
 def _key(op: RuntimeOperator, rewriter: Rewriter) -> Key:

@@ -151,8 +151,8 @@ def _merge(op: RuntimeOperator, tree: Node, placed: Sequence[_Placed], rewriter:
     weights = _summed(base.conv, placed)
     if weights is None:
         return False
-    gone = {each.op.outputs[0].name for each in others}
-    rest = [node for node in _terms(tree) if not (isinstance(node, Input) and op.inputs[node.index].name in gone)]
+    merged = {each.op.outputs[0].name for each in others}
+    rest = [node for node in _terms(tree) if not (isinstance(node, Input) and op.inputs[node.index].name in merged)]
     for each in others:
         rewriter.drop(each.op)
     if len(rest) == 1:

@@ -133,14 +133,14 @@ def check_crc(data: Buffer, name: str, member: Member) -> None:
 
 def _find_directory(data: Buffer) -> _Directory:
     at = _find_end(data)
-    _, disk, first_disk, here, count, size, start, _ = END.unpack_from(data, at)
+    _, disk, first_disk, on_disk, count, size, start, _ = END.unpack_from(data, at)
     limit, directory = at, _Directory(start, size, count)
     locator = at - LOCATOR64.size
     if locator >= 0 and data[locator : locator + 4] == LOCATOR64_MAGIC:
         limit, directory = _read_end64(data, locator)
-    elif FULL16 in (disk, here, count) or FULL32 in (size, start):
+    elif FULL16 in (disk, on_disk, count) or FULL32 in (size, start):
         raise WeightsError("the zip64 end record is missing")
-    elif disk or first_disk or here != count:
+    elif disk or first_disk or on_disk != count:
         raise WeightsError("the archive is one of several volumes")
     if directory.start + directory.size > limit or directory.count * CENTRAL.size > directory.size:
         found = f"{directory.count} records in {directory.size} bytes at {directory.start}"
@@ -167,10 +167,10 @@ def _read_end64(data: Buffer, locator: int) -> tuple[int, _Directory]:
     _, disk, at, disks = LOCATOR64.unpack_from(data, locator)
     if at + END64.size > locator or data[at : at + 4] != END64_MAGIC:
         raise WeightsError("the zip64 end record is not where its locator points", found=f"byte {at}")
-    _, length, _, _, own_disk, first_disk, here, count, size, start = END64.unpack_from(data, at)
+    _, length, _, _, own_disk, first_disk, on_disk, count, size, start = END64.unpack_from(data, at)
     if at + 12 + length != locator:
         raise WeightsError("the zip64 end record has a wrong length", found=length, expected=locator - at - 12)
-    if disk or own_disk or first_disk or disks > 1 or here != count:
+    if disk or own_disk or first_disk or disks > 1 or on_disk != count:
         raise WeightsError("the archive is one of several volumes")
     return at, _Directory(start, size, count)
 

@@ -119,7 +119,7 @@ def replace_files(first: tuple[Path, Writer], second: tuple[Path, Writer]) -> No
 @contextlib.contextmanager
 def _staged(place: str, write: Writer) -> Iterator[str]:
     """Yield a new file next to its target path, complete and on disk; removed afterwards unless it was moved."""
-    path = _beside(place)
+    path = _temporary_path(place)
     try:
         with open(path, "xb") as out:
             write(out)
@@ -133,7 +133,7 @@ def _staged(place: str, write: Writer) -> Iterator[str]:
 @contextlib.contextmanager
 def _restored(place: str) -> Iterator[None]:
     """Restore a path if the block fails."""
-    backup = _beside(place)
+    backup = _temporary_path(place)
     existed = os.path.lexists(place)
     try:
         # Without hard links the second file could still fail alone.
@@ -150,7 +150,7 @@ def _restored(place: str) -> Iterator[None]:
         _remove(backup)
 
 
-def _beside(place: str) -> str:
+def _temporary_path(place: str) -> str:
     return os.path.join(os.path.dirname(place), f".{secrets.token_hex(8)}.tmp")
 
 

@@ -47,14 +47,14 @@ def find(model: str, settings: Settings) -> ModelFiles:
     except ConfigError:
         if inside is not None:
             return inside
-        if said := advice(Path(model)):
-            raise ModelNotFoundError(said) from None
+        if suggestion := advice(Path(model)):
+            raise ModelNotFoundError(suggestion) from None
         raise
     if model not in known:
         if inside is not None:
             return inside
-        if said := advice(Path(model)):
-            raise ModelNotFoundError(said)
+        if suggestion := advice(Path(model)):
+            raise ModelNotFoundError(suggestion)
         hint = did_you_mean(model, known)
         raise ModelNotFoundError(f"no model '{model}'{hint}: the store '{settings.store}' has {quoted(known)}")
     return known[model]
@@ -122,8 +122,8 @@ def _at_path(param: Path) -> ModelFiles:
         version = VersionFiles(number=1, param=param, bin=param.with_name(f"{param.name}.data"))
         return ModelFiles(name=str(param), folder=param.parent, versions=(version,), is_pair=True)
     if not param.name.endswith(_PARAM) or not param.is_file():
-        if said := advice(param):
-            raise ModelNotFoundError(said)
+        if suggestion := advice(param):
+            raise ModelNotFoundError(suggestion)
         raise ModelNotFoundError(f"no file '{param}', expected a .pnnx.param file or the name of a model in the store")
     version = VersionFiles(number=1, param=param, bin=param.with_name(f"{param.name.removesuffix(_PARAM)}.bin"))
     return ModelFiles(name=str(param), folder=param.parent, versions=(version,), is_pair=True)

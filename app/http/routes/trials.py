@@ -69,7 +69,7 @@ async def tunable(request: Request, name: str, version: VersionNumber = None) ->
     session, threads = found.model.session, plane.budget.threads
     return json_response(
         {
-            "model": name, "version": found.number, "served": as_served(session, threads).told(),
+            "model": name, "version": found.number, "served": as_served(session, threads).describe(),
             "threads": usual_threads(threads), "most_threads": threads, "passes": list(engine.PASS_NAMES),
             "most_candidates": MAX_CANDIDATES, "most_batch": MAX_BATCH,
             "needs_sample": found.model.example_inputs() is None,

@@ -232,7 +232,7 @@ def _problems(exc: ValidationError) -> list[str]:
     known = _keys()
     for error in exc.errors(include_url=False):
         if len(problems) == _MAX_PROBLEMS:
-            return [*_told(problems), f"and more: {exc.error_count()} in all"]
+            return [*_lines(problems), f"and more: {exc.error_count()} in all"]
         is_key = error["type"] == "extra_forbidden"  # else the location may end in the name of a type that was tried
         is_tag_of = error["loc"][:1] == ("tags",)  # keys of tags are arbitrary
         keys = [
@@ -241,10 +241,10 @@ def _problems(exc: ValidationError) -> list[str]:
             if is_key or isinstance(part, int) or part in known or (is_tag_of and part != "[key]")
         ]
         problems.setdefault(".".join(keys), _sentence(error, known))
-    return _told(problems)
+    return _lines(problems)
 
 
-def _told(problems: Mapping[str, str]) -> list[str]:
+def _lines(problems: Mapping[str, str]) -> list[str]:
     return [f"{safe_text(key, _MAX_VALUE)}: {sentence}" for key, sentence in problems.items()]
 
 

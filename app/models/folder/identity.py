@@ -57,8 +57,8 @@ def _names(folder: Path) -> set[str]:
     names = set(_FILES)
     with suppress(OSError):
         if not (folder / PARAM).exists():
-            with os.scandir(folder) as there:
-                names.update(entry.name for entry in islice(there, _MAX_FILES) if entry.is_file())
+            with os.scandir(folder) as entries:
+                names.update(entry.name for entry in islice(entries, _MAX_FILES) if entry.is_file())
     return names
 
 

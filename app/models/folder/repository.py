@@ -235,11 +235,11 @@ def _check_name(name: str) -> None:
 
 
 def _versions(folder: Path, config: ModelConfig) -> Iterator[VersionFiles]:
-    there = sorted(int(path.name) for path in folder.iterdir() if is_version(path.name) and path.is_dir())
-    if not there and engine.is_bundle(folder):
+    numbers = sorted(int(path.name) for path in folder.iterdir() if is_version(path.name) and path.is_dir())
+    if not numbers and engine.is_bundle(folder):
         yield _version(1, folder)
         return
-    if not there and (pairs := pairs_in(folder)):
+    if not numbers and (pairs := pairs_in(folder)):
         if len(pairs) > 1:
             raise ConfigError(f"found {len(pairs)} pairs, expected one: {quoted(pairs)}")
         (name,) = pairs
@@ -247,15 +247,15 @@ def _versions(folder: Path, config: ModelConfig) -> Iterator[VersionFiles]:
             number=1, param=folder / f"{name}{FLAT_PARAM}", bin=folder / f"{name}{FLAT_BIN}", warmup=folder / WARMUP
         )
         return
-    if not there and (folder / ONNX).exists():
+    if not numbers and (folder / ONNX).exists():
         yield _version(1, folder)
         return
-    if not there:
+    if not numbers:
         found = "waiting for files" if not any(folder.iterdir()) else "no version"
         raise ConfigError(
             f"{found}: expected a folder named by a number, such as {folder.name}/1/{PARAM}, or a pair, or {ONNX}"
         )
-    chosen = _chosen(there, config)
+    chosen = _chosen(numbers, config)
     if len(chosen) > MAX_VERSIONS:
         raise ConfigError(f"versions: found {len(chosen)}, expected at most {MAX_VERSIONS}")
     for number in chosen:
@@ -293,11 +293,11 @@ def waits_for_files(version: VersionFiles) -> str | None:
     return f"waiting for files: found {quoted(found)} in {folder.name}/, expected {PARAM} and {BIN}, or {ONNX}"
 
 
-def _chosen(there: list[int], config: ModelConfig) -> list[int]:
+def _chosen(numbers: list[int], config: ModelConfig) -> list[int]:
     policy = config.versions
     if policy.policy == "specific":
         return sorted(set(policy.specific))
-    return there if policy.policy == "all" else there[-policy.latest :]
+    return numbers if policy.policy == "all" else numbers[-policy.latest :]
 
 
 def read_labels(

@@ -111,9 +111,9 @@ class ModelCommands:
             entry = self._store.entry(name)
             if entry.unloaded is not None:
                 return
-            gone, schedulers = unloaded_entry(entry), [version.scheduler for version in entry.versions]
-            gone.is_draining = True
-            self._store.put(gone)
+            unloaded, schedulers = unloaded_entry(entry), [version.scheduler for version in entry.versions]
+            unloaded.is_draining = True
+            self._store.put(unloaded)
             self._store.counters.forget(name)
             for version in entry.versions:
                 version.forget()
@@ -125,7 +125,7 @@ class ModelCommands:
         end = time.monotonic() + self._settings.request_timeout_s
         while any(scheduler.queued or scheduler.is_busy for scheduler in schedulers) and time.monotonic() < end:
             time.sleep(_DRAIN_LOOK_S)
-        gone.is_draining = False
+        unloaded.is_draining = False
         collect()
 
     def begin(self, name: str, is_wanted: bool, mark: str, config: str | None) -> None:
@@ -149,9 +149,9 @@ class ModelCommands:
                 if self._store.find(each.name) is None:
                     files = ModelFiles(name=each.name, folder=each.path, store=each.store)
                     self._store.put(unloaded_entry(Entry(files)))
-            there = {each.name for each in found}
+            names = {each.name for each in found}
             for entry in self._store.entries:
-                if entry.unloaded is not None and entry.name not in there:
+                if entry.unloaded is not None and entry.name not in names:
                     self._store.remove(entry.name)
 
     def _load(self, found: FoundModel, override: ModelConfig | None) -> str | None:

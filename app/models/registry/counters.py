@@ -36,14 +36,14 @@ class Counters:
     """Counters of versions, including those of other processes.
 
     Attributes:
-        others: returns the published counters of other processes, and whether each still runs.
+        peers: returns the published counters of other processes, and whether each still runs.
         publish: publishes the counters of this process. Called before reporting, so that the next process asked does
             not
             report less.
     """
 
     def __init__(self) -> None:
-        self.others: Callable[[], Sequence[tuple[bytes, bool]]] = lambda: ()
+        self.peers: Callable[[], Sequence[tuple[bytes, bool]]] = lambda: ()
         self.publish: Callable[[], None] = lambda: None
         self._before: Rows = {}
 
@@ -63,7 +63,7 @@ class Counters:
     def read(self) -> Callable[[Version], VersionCounters]:
         """Return a function that returns the present counters of a version."""
         self.publish()
-        rows = [(from_bytes(data), is_alive) for data, is_alive in self.others()]
+        rows = [(from_bytes(data), is_alive) for data, is_alive in self.peers()]
         left = [found if is_alive else _lasting(found) for found, is_alive in rows]
         if not left and not self._before:
             return _own

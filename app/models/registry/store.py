@@ -112,10 +112,10 @@ class Store:
         decides = self._settings.model_control == "poll" and self._settings.reload_interval_s > 0
         return None if order is not None and decides and mark_of(found) != order.mark else order
 
-    def _missing_names(self, there: Container[str]) -> list[str]:
+    def _missing_names(self, present: Container[str]) -> list[str]:
         if self._settings.model_control != "explicit":
             return []
-        return [name for name in self._settings.load_model if name != ALL and name not in there]
+        return [name for name in self._settings.load_model if name != ALL and name not in present]
 
     def load_version(self, files: ModelFiles, version: Version, ended: Callable[[], None] = lambda: None) -> None:
         """Load a version in state LOADING; it becomes READY or FAILED.
@@ -169,9 +169,9 @@ class Store:
         kept = {id(version.scheduler) for version in versions}
         entry.update_tags()
         with self._lock:
-            gone, entry.versions, entry.files = entry.versions, versions, files
+            replaced, entry.versions, entry.files = entry.versions, versions, files
             entry.update_tags()
-        for version in gone:
+        for version in replaced:
             if version not in versions:
                 version.forget()
             if id(version.scheduler) not in kept:
@@ -180,9 +180,9 @@ class Store:
     def remove(self, name: str) -> None:
         """Stop serving a model; running and queued requests finish."""
         with self._lock:
-            gone = self._entries[name]
+            removed = self._entries[name]
             self._entries = {key: entry for key, entry in self._entries.items() if key != name}
-        for version in gone.versions:
+        for version in removed.versions:
             version.forget()
             version.scheduler.retire()
 

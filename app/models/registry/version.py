@@ -137,8 +137,8 @@ class Entry:
             return "unloaded" if self.unloaded else "not loaded"
         if self.files.problem is not None:
             return self.files.problem
-        told = [version for version in self.versions if version.reason is not None]
-        reasons = [f"version {version.number}: {version.reason}" for version in told]
+        failed = [version for version in self.versions if version.reason is not None]
+        reasons = [f"version {version.number}: {version.reason}" for version in failed]
         return "; ".join([*reasons, *self.stray.values()]) or None
 
     def update_tags(self) -> None:

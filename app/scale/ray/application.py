@@ -41,10 +41,10 @@ def build(store: str | Path | Mapping[str, Any] | Options) -> Any:
     check_ray()
     options = _options(store)
     settings = make_settings(options)
-    from app.scale.ray.deployments import front, own  # imports Ray
+    from app.scale.ray.deployments import model_deployment, store_deployment  # imports Ray
 
-    shares = {name: own(name, settings, share, placement(share)) for name, share in options.models.items()}
-    return front(NAME, settings, options, placement(options), shares)
+    shares = {name: model_deployment(name, settings, share, placement(share)) for name, share in options.models.items()}
+    return store_deployment(NAME, settings, options, placement(options), shares)
 
 
 def _options(store: str | Path | Mapping[str, Any] | Options) -> Options:
@@ -76,7 +76,7 @@ def placement(share: ModelOptions) -> dict[str, Any]:
     resources: dict[str, Any] = {"num_cpus": share.cpus}
     if share.memory_bytes is not None:
         resources["memory"] = share.memory_bytes
-    told: dict[str, Any] = {
+    options: dict[str, Any] = {
         "ray_actor_options": resources,
         "max_ongoing_requests": share.max_ongoing_requests,
         "graceful_shutdown_timeout_s": share.grace_s,
@@ -84,8 +84,8 @@ def placement(share: ModelOptions) -> dict[str, Any]:
         "health_check_period_s": _HEALTH_S,
     }
     if share.replicas is not None:
-        return {**told, "num_replicas": share.replicas}
-    return {**told, "autoscaling_config": {name: getattr(share, name) for name in _SCALING}}
+        return {**options, "num_replicas": share.replicas}
+    return {**options, "autoscaling_config": {name: getattr(share, name) for name in _SCALING}}
 
 
 def check_ray() -> str:

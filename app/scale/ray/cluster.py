@@ -151,11 +151,11 @@ class Cluster:
             time.sleep(_LOOK_S)
 
     def _late(self, found: Any) -> str:
-        free, there = self._ray.available_resources().get("CPU", 0.0), self._ray.cluster_resources().get("CPU", 0.0)
+        free, total = self._ray.available_resources().get("CPU", 0.0), self._ray.cluster_resources().get("CPU", 0.0)
         states = [] if found is None else [each.replica_states for each in found.deployments.values()]
         running, all_of_them = sum(each.get("RUNNING", 0) for each in states), sum(map(sum, map(dict.values, states)))
         text = (
-            f"{running} of {all_of_them} replicas run; {free:g} of the cluster's {there:g} cores are free. "
+            f"{running} of {all_of_them} replicas run; {free:g} of the cluster's {total:g} cores are free. "
             "If it is full: fewer replicas, fewer --cpus, or another node"
         )
         if not self._is_ours:

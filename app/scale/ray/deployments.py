@@ -88,18 +88,20 @@ class Model(Replica):
         await self.front.stop()
 
 
-def front(name: str, settings: Settings, options: Options, told: dict[str, Any], others: dict[str, Any]) -> Any:
+def store_deployment(
+    name: str, settings: Settings, options: Options, placed: dict[str, Any], others: dict[str, Any]
+) -> Any:
     """Return the bound deployment that receives all requests."""
-    made = serve.deployment(serve.ingress()(Store), name=name, **told)
+    made = serve.deployment(serve.ingress()(Store), name=name, **placed)
     most, revision = options.models_per_replica, options.revision
     made._version = _mark(settings, tuple(others), most, revision)
     return made.bind(settings, None, others, most, revision)
 
 
-def own(name: str, settings: Settings, share: ModelOptions, told: dict[str, Any]) -> Any:
+def model_deployment(name: str, settings: Settings, share: ModelOptions, placed: dict[str, Any]) -> Any:
     """Return the bound deployment of a model with its own options."""
     threads = max(1, int(share.cpus))
-    made = serve.deployment(Model, name=f"model-{name}", **told)
+    made = serve.deployment(Model, name=f"model-{name}", **placed)
     settings = settings.model_copy(update={"threads": threads})
     made._version = _mark(settings, name, share.revision)
     return made.bind(settings, (name,), {}, None, share.revision)

@@ -37,7 +37,7 @@ class Peers:
         self._tag = context.replica_id.unique_id
         self._own = serve.get_deployment_handle(context.deployment, context.app_name)
         self._metrics.join(_Board(self._figures), self._tag)
-        self._plane.store.counters.others = lambda: self._counters
+        self._plane.store.counters.peers = lambda: self._counters
         self._plane.commands.join(self, ())
 
     def tell(self) -> tuple[str, bytes, bytes]:
@@ -90,10 +90,10 @@ class _Board:
     def write(self, data: bytes) -> None:
         """Do nothing: metrics are pulled."""
 
-    def own(self) -> bytes:
+    def previous(self) -> bytes:
         """Return nothing: a replica has no predecessor."""
         return b""
 
-    def others(self) -> Sequence[tuple[bytes, bool]]:
+    def peers(self) -> Sequence[tuple[bytes, bool]]:
         """Return the metrics collected last."""
         return self._found

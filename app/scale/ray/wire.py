@@ -126,7 +126,7 @@ async def read(receive: Receive, limit: int) -> bytes:
             return b"".join(parts)
 
 
-def again(body: bytes, receive: Receive) -> Receive:
+def replay(body: bytes, receive: Receive) -> Receive:
     """Return a ``receive`` that replays a body and then continues."""
     left = [body]
 
@@ -166,7 +166,7 @@ async def model_of(
     name = query["model"][0] if "model" in query else None
     if name is None and path == "/infer" and b"json" in _content_type(scope):
         body = await read(receive, limit)
-        receive = again(body, receive)
+        receive = replay(body, receive)
         name = _named(body)
     return (default() if name is None else name), receive
 

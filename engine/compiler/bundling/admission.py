@@ -54,11 +54,11 @@ def admit(manifest: Manifest) -> None:
             found=f"{manifest.engine} (sources {manifest.sources[:_SHOWN]})",
             expected=f"{engine_version()} (sources {SOURCES[:_SHOWN]})",
         )
-    known, here = manifest.host, class_of(_level())
-    fits = supports(known.level) if known.caches is None else here.key == known.key
+    known, own = manifest.host, class_of(_level())
+    fits = supports(known.level) if known.caches is None else own.key == known.key
     if not fits:
         problem = "the bundle was compiled for another kind of machine"
-        raise BundleError(problem, where=MANIFEST, found=_format(known), expected=_format(here))
+        raise BundleError(problem, where=MANIFEST, found=_format(known), expected=_format(own))
 
 
 def host_of(known: HostClass) -> Host:

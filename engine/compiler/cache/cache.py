@@ -34,7 +34,7 @@ _complaints: set[Path] = set()
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class CacheHit:
     """An executable from the cache and the size of its file."""
 
     executable: Executable
@@ -53,10 +53,10 @@ class Cache:
     folder: Path
     max_bytes: int
 
-    def load(self, key: str) -> Found | None:
+    def load(self, key: str) -> CacheHit | None:
         """Return the executable of a key, or None. A damaged or untrusted entry is removed."""
         found = self.load_as(key, entry.executable_of)
-        return None if found is None else Found(*found)
+        return None if found is None else CacheHit(*found)
 
     def load_as(self, key: str, made_of: Callable[[entry.Content], T]) -> tuple[T, int] | None:
         """Return what ``made_of`` builds from the entry of a key, and the size of its file; None if there is none.

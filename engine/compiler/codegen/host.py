@@ -114,10 +114,10 @@ class Host:
 
     def most_rows(self, vectors: int) -> int:
         """Return the rows of sums, each ``vectors`` wide, that fit in registers with the weights; 0 if none fits."""
-        beside = self.reserved_registers
+        reserved = self.reserved_registers
         if vectors == 1 and not self.broadcasts_from_memory:
-            beside += _ALONE
-        return max(0, (self.registers - beside - vectors) // vectors)
+            reserved += _ALONE
+        return max(0, (self.registers - reserved - vectors) // vectors)
 
     @property
     def has_vnni(self) -> bool:

@@ -260,5 +260,5 @@ def names_of(data: bytes) -> tuple[frozenset[str], frozenset[str]]:
         CompileError: it is not an ELF file.
     """
     symbols = [each for each in ObjectFile(data).symbols if each.is_global and each.name]
-    here = frozenset(each.name for each in symbols if each.section is not None)
-    return here, frozenset(each.name for each in symbols) - here
+    defined = frozenset(each.name for each in symbols if each.section is not None)
+    return defined, frozenset(each.name for each in symbols) - defined

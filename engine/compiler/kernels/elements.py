@@ -226,11 +226,11 @@ def _converted(f: Function, value: Value, dtype: str) -> Value:
     if is_float and dtype.startswith("float"):
         return f.convert("fpext" if dtype == "float64" else "fptrunc", value, vector(lanes, element))
     if is_float:
-        return _whole(f, value, element)
+        return _truncated(f, value, element)
     return f.convert("trunc", value, vector(lanes, element))
 
 
-def _whole(f: Function, value: Value, element: str) -> Value:
+def _truncated(f: Function, value: Value, element: str) -> Value:
     """Truncate to an integer; out of range gives the least integer, as x86 does, and short types wrap."""
     lanes, width = lanes_of(value.type), 32 if element == "i32" else 64
     type_, limit = vector(lanes, f"i{width}"), 2.0 ** (width - 1)

@@ -72,11 +72,11 @@ def find_images(
         for op in around.get(pending.pop(), ()):
             if op.name not in reached:  # visit each operator once
                 reached.add(op.name)
-                alike = {
+                same_layout = {
                     each.name for each in (*op.inputs, *op.outputs) if may_be(each) and _is_like(each, op, spec_of)
                 }
-                pending.extend(alike - found)
-                found |= alike
+                pending.extend(same_layout - found)
+                found |= same_layout
     return found
 
 

@@ -62,16 +62,16 @@ class _Bench:
         self._host = host
         self._memory = written(_memory_bytes(caches, threads))
         count, whole = probes.chains(host), self._memory.nbytes
-        memory = self._walked(_whole(whole // _PARTS), Probe.once_a_second)
-        near = self._read(min(_LAST_BYTES, _whole(caches.last) // 2))
+        memory = self._walked(_rounded_down(whole // _PARTS), Probe.once_a_second)
+        near = self._read(min(_LAST_BYTES, _rounded_down(caches.last) // 2))
         self.rates: Mapping[str, Callable[[float], float]] = {
             "products": self._computed("peak", probes.peak(host, count), count),
             "chained": self._computed("chain", probes.chain(host), probes.CHAIN),
             "repeats": self._computed("repeats", probes.repeats(host), probes.REPEATS),
-            "second": self._read(_whole(caches.second or host.memory.second_bytes) // 2),
+            "second": self._read(_rounded_down(caches.second or host.memory.second_bytes) // 2),
             "last": near if caches.last else memory,
             "memory": memory,
-            "memory_shared": self._walked(_whole(whole // threads), slowest_of),
+            "memory_shared": self._walked(_rounded_down(whole // threads), slowest_of),
         }
 
     def _probe(self, name: str, text: str, host: Host | None = None) -> Probe:
@@ -96,7 +96,7 @@ class _Bench:
         return lambda seconds: size * rate(probe, parts, seconds)
 
 
-def _whole(size: int) -> int:
+def _rounded_down(size: int) -> int:
     """Round down to a multiple of what a walk reads at a time."""
     return max(1 << 17, size - size % (1 << 16))
 
@@ -104,4 +104,4 @@ def _whole(size: int) -> int:
 def _memory_bytes(caches: Caches, threads: int) -> int:
     least, most = _MEMORY_BYTES
     wanted = min(max(4 * caches.last, least), most, int(_FREE_SHARE * free_memory_bytes()))
-    return max(_whole(wanted), threads * _whole(0))
+    return max(_rounded_down(wanted), threads * _rounded_down(0))

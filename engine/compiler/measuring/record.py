@@ -42,7 +42,7 @@ def host_by(place: Path | None) -> Host:
         CompileError: the processor is not supported.
     """
     host, caches = detect(), find_caches()
-    rates, known = _kept(host, place, caches), known_rates(host)
+    rates, known = _stored_rates(host, place, caches), known_rates(host)
     if known is not None:  # a calibration does not include prefetch distances
         rates = replace(known, caches=caches, **{} if rates is None else {name: getattr(rates, name) for name in NAMES})
     return _with_caches(host, caches) if rates is None else host_from_rates(host, rates)
@@ -64,7 +64,7 @@ def rates_of(host: Host, place: Path | None, *, again: bool = False) -> Rates:
         if place is not None:
             write_note(place, _name(host, caches), json.dumps(asdict(rates), indent=1).encode())
         return rates
-    return _kept(host, place, caches) or _measured(host, caches)
+    return _stored_rates(host, place, caches) or _measured(host, caches)
 
 
 def measure(host: Host, caches: Caches) -> Rates:
@@ -98,7 +98,7 @@ def _name(host: Host, caches: Caches) -> str:
     return hashlib.sha256(repr(machine).encode()).hexdigest()[:32]
 
 
-def _kept(host: Host, place: Path | None, caches: Caches) -> Rates | None:
+def _stored_rates(host: Host, place: Path | None, caches: Caches) -> Rates | None:
     if place is None:
         return None
     try:

@@ -27,7 +27,7 @@ class Origin:
     entry_bytes: int = 0
 
 
-class Known(Mapping[str, object]):
+class ConstantValues(Mapping[str, object]):
     """Values of operands that no run changes, by name; computed on first access.
 
     Args:

@@ -65,7 +65,12 @@ class Batching:
         if self.graph is None:
             return Proof(reason=self.reason)
         ports = [port.spec for port in self.graph.inputs]
-        sizes = [dim for port, axis in zip(ports, self.inputs, strict=True) if port for dim in _others(port, axis)]
+        sizes = [
+            dim
+            for port, axis in zip(ports, self.inputs, strict=True)
+            if port
+            for dim in _sizes_without_batch(port, axis)
+        ]
         if None not in sizes and None not in ports:
             return Proof(reason=self.reason, outputs=self.outputs or (), is_plain=self.is_plain)
         return prove(self.graph, specs, self.inputs)
@@ -130,7 +135,7 @@ def _proof(graph: RuntimeGraph, axes: Sequence[int]) -> Proof:
     return first if first.is_fitting else next((each for each in proofs if each.is_fitting), first)
 
 
-def _others(spec: TensorSpec, axis: int) -> Sequence[int | None]:
+def _sizes_without_batch(spec: TensorSpec, axis: int) -> Sequence[int | None]:
     """Return the sizes of a spec without its batch."""
     return spec.shape[:axis] + spec.shape[axis + 1 :]
 

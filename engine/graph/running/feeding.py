@@ -152,14 +152,18 @@ def _check(port: Port, array: Array, may_be_state: bool) -> Array:
         )
     if array.ndim != spec.rank:
         found = f"{format_shape(array.shape)} with {array.ndim} dimensions"
-        raise InputError("wrong rank", where=_place(port), found=found, expected=f"{spec.rank} ({_wanted(port)})")
+        raise InputError(
+            "wrong rank", where=_place(port), found=found, expected=f"{spec.rank} ({_expected_shape(port)})"
+        )
     free = 2 if may_be_state else 1
     if any(want not in (None, size) for size, want in zip(array.shape[free:], spec.shape[free:], strict=True)):
-        raise InputError("wrong shape", where=_place(port), found=format_shape(array.shape), expected=_wanted(port))
+        raise InputError(
+            "wrong shape", where=_place(port), found=format_shape(array.shape), expected=_expected_shape(port)
+        )
     return array
 
 
-def _wanted(port: Port) -> str:
+def _expected_shape(port: Port) -> str:
     """Return the expected shape as text; the first dimension may be any batch."""
     shape = port.spec.shape if port.spec is not None else ()
     return format_shape((None, *shape[1:]), port.size_names) if shape else "[]"

@@ -34,11 +34,11 @@ class _Scaled(Layer):
     def _compute(self, input: object, other: object, act: str) -> object:
         raise NotImplementedError
 
-    def _scaled(self, operand: object, beside: object, act: str) -> object:
+    def _scaled(self, operand: object, partner: object, act: str) -> object:
         """Return alpha * operand, in floating point if the other operand is, as a product of integers would wrap."""
         if self.alpha == 1:
             return operand
-        if isinstance(operand, int) and isinstance(beside, (np.ndarray, TensorSpec)) and beside.dtype.kind == "f":
+        if isinstance(operand, int) and isinstance(partner, (np.ndarray, TensorSpec)) and partner.dtype.kind == "f":
             operand = float(operand)
         return getattr(ELEMENTWISE["mul"], act)(operand, self.alpha)
 

@@ -118,7 +118,7 @@ class Stack(_Join):
     dim: int = 0
 
     def _joined_spec(self, tensors: Sequence[TensorSpec]) -> TensorSpec:
-        shape = reduce(_alike, [tensor.shape for tensor in tensors])
+        shape = reduce(_common_shape, [tensor.shape for tensor in tensors])
         axis = checked_axis(self.dim, len(shape) + 1)
         return TensorSpec((*shape[:axis], len(tensors), *shape[axis:]), _common_dtype(tensors))
 
@@ -126,7 +126,7 @@ class Stack(_Join):
         return np.stack(tensors, checked_axis(self.dim, tensors[0].ndim + 1))
 
 
-def _alike(a: Shape, b: Shape) -> Shape:
+def _common_shape(a: Shape, b: Shape) -> Shape:
     if not may_match(a, b):
         raise ShapeError("only equal shapes can be stacked", found=f"{format_shape(a)} and {format_shape(b)}")
     return tuple(n if m is None else m for m, n in zip(a, b, strict=True))
@@ -242,7 +242,7 @@ class PadSequence(Rearrangement):
         if any(not each.rank or each.rank != first.rank or each.dtype != first.dtype for each in tensors):
             found = ", ".join(map(str, tensors[:3]))
             raise ShapeError("only sequences of one rank and dtype can be padded", found=found)
-        inner = reduce(_alike, [each.shape[1:] for each in tensors])
+        inner = reduce(_common_shape, [each.shape[1:] for each in tensors])
         lengths = [each.shape[0] for each in tensors]
         longest = None if None in lengths else largest(*(length for length in lengths if length is not None))
         outer = (len(tensors), longest) if self.batch_first else (longest, len(tensors))

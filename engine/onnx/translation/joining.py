@@ -39,20 +39,20 @@ def attention(graph: Graph, last: Operator) -> tuple[Operator, list[Operator]] |
     softmax = graph.maker(last.inputs[0], "F.softmax")
     if softmax is None or softmax.params.get("dim") not in (-1, 3):
         return None
-    gone, name, mask = [softmax], softmax.inputs[0], None
+    removed, name, mask = [softmax], softmax.inputs[0], None
     added = graph.maker(name, "pnnx.Expression")
     if added is not None:
         mask = graph.stored(added.inputs[1]) if added.params.get("expr") == "add(@0,@1)" else None
         if mask is None:
             return None
-        gone.append(added)
+        removed.append(added)
         name = added.inputs[0]
     product = graph.maker(name, "torch.matmul")
     if product is None:
         return None
     query, query_scale, more = _unscaled(graph, product.inputs[0])
     key, key_scale, others = _unscaled(graph, product.inputs[1])
-    gone += [product, *more, *others]
+    removed += [product, *more, *others]
     found = _turned_back(graph, key)
     if found is None:
         return None
@@ -76,7 +76,7 @@ def attention(graph: Graph, last: Operator) -> tuple[Operator, list[Operator]] |
     new = Operator(
         "F.scaled_dot_product_attention", last.name, inputs, last.outputs, {"dropout_p": 0.0, **params}, labels=labels
     )
-    return new, [*gone, *turns]
+    return new, [*removed, *turns]
 
 
 def _unscaled(graph: Graph, name: str) -> tuple[str, float, list[Operator]]:
@@ -94,17 +94,19 @@ def _turned_back(graph: Graph, name: str) -> tuple[str, list[Operator]] | None:
     turn = graph.maker(name, "torch.permute")
     if turn is not None:
         return (turn.inputs[0], [turn]) if turn.params.get("dims") == (0, 1, 3, 2) else None
-    apart = graph.maker(name, "Tensor.reshape")
-    turn = graph.maker(apart.inputs[0], "torch.permute") if apart is not None and len(apart.inputs) == 1 else None
+    reshaped = graph.maker(name, "Tensor.reshape")
+    turn = (
+        graph.maker(reshaped.inputs[0], "torch.permute") if reshaped is not None and len(reshaped.inputs) == 1 else None
+    )
     joint = graph.maker(turn.inputs[0], "Tensor.reshape") if turn is not None else None
-    if apart is None or turn is None or joint is None or len(joint.inputs) != 1:
+    if reshaped is None or turn is None or joint is None or len(joint.inputs) != 1:
         return None
     before, flat, after = (graph.spec(each) for each in (joint.inputs[0], turn.inputs[0], name))
     if before is None or flat is None or after is None or not before.is_static or before.rank != 4 or flat.rank != 3:
         return None
     a, b, rows, columns = before.sizes
     is_plain = flat.shape == (a * b, rows, columns) and after.shape == (a, b, columns, rows)
-    return (joint.inputs[0], [apart, turn, joint]) if is_plain and turn.params.get("dims") == (0, 2, 1) else None
+    return (joint.inputs[0], [reshaped, turn, joint]) if is_plain and turn.params.get("dims") == (0, 2, 1) else None
 
 
 def _masked(
@@ -165,10 +167,10 @@ class _Joiner:
         found = self._makers.get(name)
         return found.attributes["data"] if found is not None and found.type == "pnnx.Attribute" else None
 
-    def put(self, last: Operator, new: Operator, *gone: Operator) -> None:
+    def put(self, last: Operator, new: Operator, *removed: Operator) -> None:
         """Replace operators by a new one at the position of the last."""
         place = self._places[id(last)]
-        for each in (last, *gone):
+        for each in (last, *removed):
             self._uses.subtract(each.inputs)
             self._kept[self._places[id(each)]] = None
         self._uses.update(new.inputs)

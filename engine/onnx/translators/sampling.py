@@ -104,7 +104,7 @@ def _interpolated(node: Node) -> list[Value] | None:
     x, way = node.input(0), _way(node)
     if x.tensor is None or not 3 <= x.tensor.rank <= 5 or "axes" in node.attributes or way is None:
         return None
-    scales, sizes = _wanted(node)
+    scales, sizes = _targets(node)
     rank = x.tensor.rank
     if (scales is None) == (sizes is None) or node.text("keep_aspect_ratio_policy", "stretch") != "stretch":
         return None
@@ -135,7 +135,7 @@ def _way(node: Node) -> Mapping[str, Parameter] | None:
     return {"coordinate_transformation_mode": "asymmetric", "nearest_mode": rounding} if is_nearest else None
 
 
-def _wanted(node: Node) -> tuple[tuple[float, ...] | None, tuple[int | None, ...] | None]:
+def _targets(node: Node) -> tuple[tuple[float, ...] | None, tuple[int | None, ...] | None]:
     """Return scales and sizes; None for those that the file does not determine."""
     if "scales" in node.attributes:
         value = node.attributes["scales"]

@@ -178,11 +178,11 @@ class Function(Instructions):
         yield loop
         following = loop.following if loop.following is not None else carried
         advanced = self.add(index, step)
-        again = self.less(advanced, stop)
+        continues = self.less(advanced, stop)
         if loop.condition is not None:
-            again = self.binary("and", again, loop.condition)
+            continues = self.binary("and", continues, loop.condition)
         last = self._block
-        self.branch(again, body, after)
+        self.branch(continues, body, after)
         ends = zip((as_value(start), *carry), (index, *carried), (as_value(advanced), *following), strict=True)
         for k, (first, value, back) in enumerate(ends):
             self._lines[first_line + k] = f"  {value.text} = {_phi((first, before), (back, last))}"

@@ -131,8 +131,8 @@ class MaskRange:
             """Update the range and the largest mask numbers before and behind it."""
             begin, end, before, behind = carried
             may_attend, found = self._may_attend(f, column, count, limit)
-            here = f.binary("and", may_attend, f.compare("eq", begin, as_value(self.keys)))
-            begin = f.select(here, as_value(column), begin)
+            is_first = f.binary("and", may_attend, f.compare("eq", begin, as_value(self.keys)))
+            begin = f.select(is_first, as_value(column), begin)
             is_before = f.compare("eq", begin, as_value(self.keys))
             end = f.select(may_attend, as_value(f.add(column, count)), end)
             before = f.select(is_before, largest_number(f, [before, found]), before)

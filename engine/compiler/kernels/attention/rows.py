@@ -101,7 +101,7 @@ class RowCode:
             keys: of the block: the parameter, or a constant.
         """
         scores, states, *masks, _, seen = f.parameters
-        end = self._whole(f, f.add(keys, self.lanes - 1))
+        end = self._full_vectors(f, f.add(keys, self.lanes - 1))
         with f.loop(0, self.rows) as row:
             line, state = self._of(f, scores, states, row.index)
             addresses = [
@@ -136,12 +136,12 @@ class RowCode:
     def _of(self, f: Function, scores: Value, states: Value, row: Index) -> tuple[Value, Value]:
         return f.at(scores, f.mul(row, self.pitch)), f.at(states, f.mul(row, self.STATE))
 
-    def _whole(self, f: Function, columns: Index) -> Index:
+    def _full_vectors(self, f: Function, columns: Index) -> Index:
         return f.mul(f.divmod(columns, self.lanes)[0], self.lanes)
 
     def _largest(self, f: Function, line: Value, masks: Sequence[Value], limit: Index, end: Index) -> Value:
         """Apply the masks, set scores behind the limit to -inf, and emit the maximum of a row."""
-        type_, full = vector(self.lanes), self._whole(f, limit)
+        type_, full = vector(self.lanes), self._full_vectors(f, limit)
 
         def inside(column: Index, carried: Value) -> Value:
             at = f.at(line, column)

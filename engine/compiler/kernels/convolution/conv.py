@@ -181,7 +181,7 @@ class Conv(Convolution):
                 strides = Strides(self.source.n, self.source.h * self.stride[0], self.source.w * self.stride[1])
                 plane, clipped = first_plane(f, self.depth, n)
                 at = element_address(f, source, strides, plane, h, w, 0)
-                ahead = self._ahead(f, weight, each_tile.index, tiles[0])
+                ahead = self._prefetch_address(f, weight, each_tile.index, tiles[0])
                 arguments = [at, weight, *ahead, *clipped, *target.at(n, h, w, channel).addresses]
                 for each in cases(f, panel, self.panels):
                     f.call(functions[each], arguments)
@@ -257,7 +257,7 @@ class Conv(Convolution):
             parts = min(parts, tiles)
         return min(MOST_PARTS, parts).bit_length() - 1
 
-    def _ahead(self, f: Function, weight: Value, tile: Index, first: Index) -> list[Value]:
+    def _prefetch_address(self, f: Function, weight: Value, tile: Index, first: Index) -> list[Value]:
         """Emit the address a tile prefetches from the next panel: one argument, or none."""
         if not self.fetching:
             return []

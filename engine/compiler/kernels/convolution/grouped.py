@@ -176,10 +176,10 @@ class GroupedConv(Conv):
     @property
     def _readers(self) -> dict[int, list[tuple[int, int]]]:
         """Return the (output pixel, tap) pairs that read each input pixel of a row, from left to right."""
-        met: dict[int, list[tuple[int, int]]] = {}
+        readers: dict[int, list[tuple[int, int]]] = {}
         for column, tap in product(range(self.tile.columns), range(self.taps_in_run)):
-            met.setdefault(column * self.stride[1] + tap * self.dilation[1], []).append((column, tap))
-        return dict(sorted(met.items()))
+            readers.setdefault(column * self.stride[1] + tap * self.dilation[1], []).append((column, tap))
+        return dict(sorted(readers.items()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,15 +199,15 @@ class _Writer(TileWriter):
         """Emit one or all taps of a row: every pixel is loaded once, and each of its channels shuffled once."""
         f, code, sums = self.f, self.code, list(totals)
         self._fetch_weights(ahead, code.run)
-        met = [*product(range(code.rows), self.readers)]
+        positions = [*product(range(code.rows), self.readers)]
         pixels = [
-            self._channels(f.at(f.at(image, row * code.steps[0]), position * self.pitch)) for row, position in met
+            self._channels(f.at(f.at(image, row * code.steps[0]), position * self.pitch)) for row, position in positions
         ]
         inputs, (lanes, _) = self.packed.inputs, code.panel[0]
         for channel in range(inputs):
             terms = range(channel, code.run, inputs)
             of_taps = [f.load(vector(lanes), f.at(weights, term * code.width)) for term in terms]
-            for (row, position), each in zip(met, pixels, strict=True):
+            for (row, position), each in zip(positions, pixels, strict=True):
                 value = self._spread(each, channel)
                 for column, tap in self.readers[position]:
                     k = row * code.columns + column

@@ -114,7 +114,7 @@ def exp(f: Function, x: Value) -> Value:
     own = format_of(x)
     held = between(f, x, *own.exp_range)
     n, rounded = _nearest(f, held, LOG2_E, 2 * own.bias)
-    return _scaled_twice(f, polynomial(f, _rest(f, held, n), own.exp), bits(f, rounded))
+    return _scaled_twice(f, polynomial(f, _remainder(f, held, n), own.exp), bits(f, rounded))
 
 
 def exp2(f: Function, x: Value) -> Value:
@@ -175,7 +175,7 @@ def exp_parts(f: Function, x: Value, *, doublings: int, negated: bool = False) -
     """
     sign = -1.0 if negated else 1.0
     n, rounded = _nearest(f, x, sign * LOG2_E, 127 - doublings)
-    rest = _rest(f, x, n, sign)
+    rest = _remainder(f, x, n, sign)
     mantissa = polynomial(f, rest, [c * 2.0**doublings * sign**k for k, c in zip(range(6, -1, -1), _EXP, strict=True)])
     return Power(mantissa, from_bits(f, integer(f, "shl", bits(f, rounded), 23)))
 
@@ -199,7 +199,7 @@ def expm1_parts(f: Function, x: Value, doublings: int) -> tuple[Power, Value]:
     """Emit 2**n / 2**doublings with e**r - 1, and the (2**n - 1) / 2**doublings to add to their product."""
     own = format_of(x)
     n, rounded = _nearest(f, x, LOG2_E, own.bias - doublings)
-    rest = _rest(f, x, n)
+    rest = _remainder(f, x, n)
     mantissa = f.fma(f.fmul(rest, rest), polynomial(f, rest, own.expm1), rest)
     scale = from_bits(f, integer(f, "shl", bits(f, rounded), own.mantissa))
     return Power(mantissa, scale), f.fsub(scale, like(x, 2.0**-doublings))
@@ -212,7 +212,7 @@ def _nearest(f: Function, x: Value, factor: float, bias: int) -> tuple[Value, Va
     return f.fsub(rounded, rounder), rounded
 
 
-def _rest(f: Function, x: Value, n: Value, sign: float = 1.0) -> Value:
+def _remainder(f: Function, x: Value, n: Value, sign: float = 1.0) -> Value:
     """Emit x - sign * n * log(2)."""
     head, tail = format_of(x).ln2
     return f.fma(n, like(x, -sign * tail), f.fma(n, like(x, -sign * head), x))

@@ -22,18 +22,18 @@ def truncated(f: Function, a: Value, b: Value) -> Value:
 
 def floored(f: Function, a: Value, b: Value) -> Value:
     """Emit a / b rounded down."""
-    ratio, rest = _divided(f, a, b)
-    return f.select(_goes_down(f, rest, b), f.binary("sub", ratio, constant(1, a.type)), ratio)
+    ratio, left = _divided(f, a, b)
+    return f.select(_goes_down(f, left, b), f.binary("sub", ratio, constant(1, a.type)), ratio)
 
 
-def rest(f: Function, a: Value, b: Value) -> Value:
+def fmod(f: Function, a: Value, b: Value) -> Value:
     """Emit the remainder of a / b rounded towards zero; it has the sign of a."""
     return f.binary("srem", a, _harmless(f, b))
 
 
 def remainder(f: Function, a: Value, b: Value) -> Value:
     """Emit the remainder of a / b rounded down; it has the sign of b."""
-    left = rest(f, a, b)
+    left = fmod(f, a, b)
     return f.select(_goes_down(f, left, b), f.binary("add", left, b), left)
 
 
@@ -45,7 +45,7 @@ def unsigned_quotient(f: Function, a: Value, b: Value) -> Value:
     return f.select(is_zero, zero, ratio)
 
 
-def unsigned_rest(f: Function, a: Value, b: Value) -> Value:
+def unsigned_remainder(f: Function, a: Value, b: Value) -> Value:
     """Emit the remainder of a / b of unsigned numbers."""
     is_zero = f.compare("eq", b, constant(0, b.type))
     return f.binary("urem", a, f.select(is_zero, constant(1, b.type), b))
@@ -69,12 +69,12 @@ def unsigned_raised(f: Function, base: Value, exponent: Value) -> Value:
         state = _step(f, state)
     is_large = f.any(f.compare("ne", state[2], constant(0, base.type)))
 
-    def others() -> Sequence[Value]:
+    def remaining_bits() -> Sequence[Value]:
         with f.loop(_FEW, _BITS, carry=state) as loop:
             loop.carry(_step(f, loop.carried))
         return loop.results[:1]
 
-    return f.select_lazily(state[:1], is_large, others)[0]
+    return f.select_lazily(state[:1], is_large, remaining_bits)[0]
 
 
 def _step(f: Function, state: Sequence[Value]) -> list[Value]:

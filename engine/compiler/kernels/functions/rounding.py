@@ -44,7 +44,7 @@ def sign(f: Function, x: Value) -> Value:
 def fmod(f: Function, a: Value, b: Value) -> Value:
     """Emit the exact remainder of a / b rounded towards zero; it has the sign of a."""
     dividend, divisor = to_double(f, absolute(f, a)), to_double(f, absolute(f, b))
-    rest = copysign(f, to_float(f, _rest(f, dividend, divisor)), a)
+    rest = copysign(f, to_float(f, _fmod_remainder(f, dividend, divisor)), a)
     return f.select(f.compare("uno", b, b), b, rest)
 
 
@@ -73,7 +73,7 @@ def _is_opposite(f: Function, rest: Value, b: Value) -> Value:
     return f.binary("and", f.compare("une", rest, zero), differs)
 
 
-def _rest(f: Function, dividend: Value, divisor: Value) -> Value:
+def _fmod_remainder(f: Function, dividend: Value, divisor: Value) -> Value:
     """Emit fmod of non-negative float64 that were float32: 24 bits of the quotient an iteration, mostly one."""
     type_ = dividend.type
     before, body, after = (f.block(f"fmod.{part}") for part in ("before", "body", "after"))

@@ -120,7 +120,7 @@ class _Writer:
             return [(as_value(number), _number(1.0))]
         position = self._position(number, ratio)
         if axis.method == "nearest":
-            return [(self._clipped(self._whole(self._nearest(position))), _number(1.0))]
+            return [(self._clipped(self._as_integer(self._nearest(position))), _number(1.0))]
         last = self._float(f.sub(axis.size, 1))
         if axis.method.endswith("linear"):
             position = self._larger(position, _number(0.0))
@@ -132,7 +132,7 @@ class _Writer:
         part = f.fsub(position, lower)
         if axis.method in ("linear", "cubic"):
             part = self._smaller(self._larger(part, _number(0.0)), _number(1.0))
-        whole = self._whole(lower)
+        whole = self._as_integer(lower)
         if axis.taps == 2:
             rest = f.fsub(_number(1.0), part)
             weights = [rest, part if axis.method == "linear" else f.fsub(_number(1.0), rest)]
@@ -175,7 +175,7 @@ class _Writer:
         outer = f.select(f.compare("oge", x, _number(2.0)), _number(0.0), outer)
         return f.select(f.compare("ole", x, _number(1.0)), inner, outer)
 
-    def _whole(self, position: Value) -> Value:
+    def _as_integer(self, position: Value) -> Value:
         return self._f.convert("fptosi", position, "i64")
 
     def _clipped(self, index: Index) -> Value:

@@ -45,7 +45,7 @@ class ElementScatter(Kernel):
     Args:
         target, source: strides along the loops; 0 in the target for loops over indices.
         dtype: of the elements.
-        apart: number of outer loops that write disjoint elements, whatever the indices are.
+        disjoint_loops: number of outer loops that write disjoint elements, whatever the indices are.
         row: number of contiguous elements, in target and source, that each iteration writes.
     """
 
@@ -57,7 +57,7 @@ class ElementScatter(Kernel):
     positions: tuple[IndexOperand, ...]
     mode: Mode
     dtype: str
-    apart: int = 0
+    disjoint_loops: int = 0
     row: int = 1
 
     def dynamic(self, sizes: Sizes) -> Self:
@@ -68,12 +68,12 @@ class ElementScatter(Kernel):
     @property
     def iterations(self) -> int:
         """Return the iterations of the loops with disjoint writes, which threads may share."""
-        return math.prod(self.sizes[: self.apart])
+        return math.prod(self.sizes[: self.disjoint_loops])
 
     @cached_property
     def block(self) -> int:
         """Return the iterations of a chunk."""
-        each = 16 * math.prod(self.sizes[self.apart :]) * self.row
+        each = 16 * math.prod(self.sizes[self.disjoint_loops :]) * self.row
         return largest(1, smallest(self.iterations, self.host.chunk_bytes // each))
 
     @property
@@ -87,9 +87,9 @@ class ElementScatter(Kernel):
     def emit(self, module: Module) -> None:
         f, (target, source, *indices, fault_flag), chunk = start(module, self, 3 + len(self.positions))
         with f.loop(*block_of(f, chunk, self.block, self.iterations)) as iteration:
-            at = self._moved(f, iteration.index, range(self.apart), [target, source, *indices])
-            rest = range(self.apart, len(self.sizes))
-            with f.loop(0, math.prod(self.sizes[self.apart :])) as each:
+            at = self._moved(f, iteration.index, range(self.disjoint_loops), [target, source, *indices])
+            rest = range(self.disjoint_loops, len(self.sizes))
+            with f.loop(0, math.prod(self.sizes[self.disjoint_loops :])) as each:
                 out, line, *addresses = self._moved(f, each.index, rest, at)
                 self._put(f, out, line, addresses, fault_flag)
         f.finish()
@@ -101,11 +101,11 @@ class ElementScatter(Kernel):
         found = list(at)
         for loop in reversed(loops):
             if loop == loops[0]:
-                here: Index = number
+                index: Index = number
             else:
-                number, here = f.divmod(number, self.sizes[loop])
+                number, index = f.divmod(number, self.sizes[loop])
             found = [
-                f.at(base, f.mul(here, strides[loop]), bytes_)
+                f.at(base, f.mul(index, strides[loop]), bytes_)
                 for base, (strides, bytes_) in zip(found, steps, strict=True)
             ]
         return found

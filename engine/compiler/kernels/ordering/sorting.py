@@ -227,8 +227,8 @@ class Sorting(Kernel):
         nothing = constant(0, "i64")
         with f.loop(0, _BINS, carry=[nothing, nothing]) as each:
             total, last = each.carried
-            here = f.convert("zext", f.load("i32", f.at(bins, each.index)), "i64")
-            total = as_value(f.add(total, here))
+            size = f.convert("zext", f.load("i32", f.at(bins, each.index)), "i64")
+            total = as_value(f.add(total, size))
             is_short = f.convert("zext", f.less(total, count), "i64")
             each.carry([total, as_value(f.add(last, is_short))])
         last = each.results[1]
@@ -250,9 +250,9 @@ class Sorting(Kernel):
             _tally(f, numbers, count, digit, bins)
             with f.loop(0, _BINS, carry=[constant(0, "i32")]) as each:
                 at = f.at(bins, each.index)
-                here = f.load("i32", at)
+                size = f.load("i32", at)
                 f.store(each.carried[0], at)
-                each.carry([f.binary("add", each.carried[0], here)])
+                each.carry([f.binary("add", each.carried[0], size)])
             with f.loop(0, count) as each:
                 number = f.load("i64", f.at(numbers, each.index, 8), 8)
                 at = f.at(bins, _digit(f, number, digit))

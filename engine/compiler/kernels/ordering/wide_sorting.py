@@ -79,11 +79,11 @@ class WideSorting(Sorting):
         type_ = vector(lanes, "i64")
         with f.loop(0, self.columns) as each:
             key = f.splat(f.load("i64", f.at(keys, each.index, 8), 8), lanes)
-            here = f.mul(f.divmod(each.index, lanes)[0], lanes)
+            first = f.mul(f.divmod(each.index, lanes)[0], lanes)
             # Equal keys to the left come before; in the element's own vector, only some lanes.
-            before = self._tallied(f, keys, key, (0, here), "ule", constant(0, type_))
-            before = self._among(f, f.load(type_, f.at(keys, here, 8), 8), key, f.sub(each.index, here), before)
-            before = self._tallied(f, keys, key, (f.add(here, lanes), self.width), "ult", before)
+            before = self._tallied(f, keys, key, (0, first), "ule", constant(0, type_))
+            before = self._among(f, f.load(type_, f.at(keys, first, 8), 8), key, f.sub(each.index, first), before)
+            before = self._tallied(f, keys, key, (f.add(first, lanes), self.width), "ult", before)
             rank = f.sub(fold_lanes(f, before, added), wanted)
             with f.when(f.compare("ult", as_value(rank), constant(self.count, "i64"))):
                 _write(f, line, as_value(each.index), target, rank)
@@ -113,17 +113,17 @@ class WideSorting(Sorting):
         other = f.at(keys, 2 * self.width, 8)
         with f.loop(0, self.columns) as each:
             f.store(as_value(each.index), f.at(keys, f.add(each.index, self.width), 8), 8)
-        here, there = keys, other
+        source, destination = keys, other
         for low in range(0, 64, _BITS):
             clear(f, bins, _BINS)
-            self._tally(f, here, low, bins)
-            first = f.load("i32", f.at(bins, _digit(f, f.load("i64", here, 8), low)))
+            self._tally(f, source, low, bins)
+            first = f.load("i32", f.at(bins, _digit(f, f.load("i64", source, 8), low)))
             is_shared = f.compare("eq", first, constant(self.columns, "i32"))
             with f.unless(is_shared):
-                self._distribute(f, here, there, low, bins)
-            here, there = f.select(is_shared, here, there), f.select(is_shared, there, here)
+                self._distribute(f, source, destination, low, bins)
+            source, destination = f.select(is_shared, source, destination), f.select(is_shared, destination, source)
         with f.loop(0, self.count) as each:
-            source_index = f.load("i64", f.at(here, f.add(each.index, wanted + self.width), 8), 8)
+            source_index = f.load("i64", f.at(source, f.add(each.index, wanted + self.width), 8), 8)
             _write(f, line, source_index, target, each.index)
 
     def _tally(self, f: Function, keys: Value, low: int, bins: Value) -> None:
@@ -131,7 +131,7 @@ class WideSorting(Sorting):
             at = f.at(bins, _digit(f, f.load("i64", f.at(keys, each.index, 8), 8), low))
             f.store(f.binary("add", f.load("i32", at), constant(1, "i32")), at)
 
-    def _distribute(self, f: Function, here: Value, there: Value, low: int, bins: Value) -> None:
+    def _distribute(self, f: Function, source: Value, target: Value, low: int, bins: Value) -> None:
         """Move keys and indices in the order of a digit; counts become the next position of each digit."""
         with f.loop(0, _BINS, carry=[constant(0, "i32")]) as each:
             at = f.at(bins, each.index)
@@ -139,14 +139,14 @@ class WideSorting(Sorting):
             f.store(each.carried[0], at)
             each.carry([f.binary("add", each.carried[0], count)])
         with f.loop(0, self.columns) as each:
-            key = f.load("i64", f.at(here, each.index, 8), 8)
-            source_index = f.load("i64", f.at(here, f.add(each.index, self.width), 8), 8)
+            key = f.load("i64", f.at(source, each.index, 8), 8)
+            source_index = f.load("i64", f.at(source, f.add(each.index, self.width), 8), 8)
             at = f.at(bins, _digit(f, key, low))
             to = f.load("i32", at)
             f.store(f.binary("add", to, constant(1, "i32")), at)
             goal = f.convert("zext", to, "i64")
-            f.store(key, f.at(there, goal, 8), 8)
-            f.store(source_index, f.at(there, f.add(goal, self.width), 8), 8)
+            f.store(key, f.at(target, goal, 8), 8)
+            f.store(source_index, f.at(target, f.add(goal, self.width), 8), 8)
 
 
 def _digit(f: Function, key: Value, low: int) -> Value:

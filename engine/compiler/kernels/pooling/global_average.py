@@ -63,8 +63,8 @@ class _Pixels:
             return [negative(self.f, value) for value in values]
         if self._centres is None:
             return values
-        apart = [self.f.fsub(value, centre) for value, centre in zip(values, self._centres, strict=True)]
-        return [self.f.fmul(each, each) for each in apart]
+        centred = [self.f.fsub(value, centre) for value, centre in zip(values, self._centres, strict=True)]
+        return [self.f.fmul(each, each) for each in centred]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -103,8 +103,8 @@ class PoolIndices(Kernel):
                     value = f.load_lanes(vector(lanes), f.at(line, f.mul(w, self.source.w)), real)
                     best, where = c.carried
                     is_more = f.binary("or", f.compare("ogt", value, best), f.compare("uno", value, value))
-                    here = self._numbered(f, lanes, d, h, w)
-                    c.carry([f.select(is_more, value, best), f.select(is_more, here, where)])
+                    index = self._numbered(f, lanes, d, h, w)
+                    c.carry([f.select(is_more, value, best), f.select(is_more, index, where)])
                 b.carry(c.results)
             a.carry(b.results)
         best, where = a.results

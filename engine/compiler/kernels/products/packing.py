@@ -108,16 +108,16 @@ def for_each_panel(
         wanted: half-open range; if its start is dynamic, the last panel must be in the range.
     """
     begin, end = wanted
-    alike = len(panels) if panels[-1] == panels[0] else len(panels) - 1
-    stop = f.minimum(end, alike)
+    equal = len(panels) if panels[-1] == panels[0] else len(panels) - 1
+    stop = f.minimum(end, equal)
     if not isinstance(stop, int) or stop > 0:
         with f.loop(begin, stop) as each:
             emit(panels[0], each.index)
-    if alike == len(panels):
+    if equal == len(panels):
         return
     if isinstance(end, int):
         if end == len(panels):
-            emit(panels[-1], alike)
+            emit(panels[-1], equal)
         return
     with f.when(f.compare("eq", as_value(end), as_value(len(panels)))):
-        emit(panels[-1], alike)
+        emit(panels[-1], equal)

@@ -40,12 +40,12 @@ def wait_for(f: Function, word: Value, number: Index) -> None:
 
     The awaited work was already claimed by a thread, so it will finish; that thread may have lost its core to this one.
     """
-    look, offer, there = map(f.block, ("look", "offer", "there"))
+    look, offer, reached = map(f.block, ("look", "offer", "there"))
     wanted = as_value(number)
     f.jump(look)
     f.start(look)
-    f.branch(f.compare("uge", count(f, word), wanted), there, offer)
+    f.branch(f.compare("uge", count(f, word), wanted), reached, offer)
     f.start(offer)
     f.call("sched_yield", [], "i32")
     f.jump(look)
-    f.start(there)
+    f.start(reached)

@@ -76,17 +76,17 @@ class ArgExtreme(Lines):
         if is_dynamic(whole) or whole > lanes:
             with f.loop(lanes, whole, lanes, carry=[best, index]) as column:
                 x = f.load(vector(lanes, type_), f.at(line, column.index, size), size)
-                here = f.binary("add", f.splat(_short(f, column.index), lanes), _counted(lanes))
+                at = f.binary("add", f.splat(_short(f, column.index), lanes), _counted(lanes))
                 is_more = self._is_more(f, x, column.carried[0])
-                column.carry([f.select(is_more, x, column.carried[0]), f.select(is_more, here, column.carried[1])])
+                column.carry([f.select(is_more, x, column.carried[0]), f.select(is_more, at, column.carried[1])])
             best, index = column.results
         best, index = self._of_lanes(f, best, index)
         if is_dynamic(whole) or whole < self.columns:
             with f.loop(whole, self.columns, carry=[best, index]) as column:
                 x = f.load(type_, f.at(line, column.index, size), size)
                 is_more = self._is_more(f, x, column.carried[0])
-                here = _short(f, column.index)
-                column.carry([f.select(is_more, x, column.carried[0]), f.select(is_more, here, column.carried[1])])
+                at = _short(f, column.index)
+                column.carry([f.select(is_more, x, column.carried[0]), f.select(is_more, at, column.carried[1])])
             best, index = column.results
         return best, index
 
@@ -115,15 +115,15 @@ class ArgExtreme(Lines):
             for lane in range(lanes)
         ]
         best, index = pairs[0]
-        for x, here in pairs[1:]:
+        for x, at in pairs[1:]:
             if self.is_floating:
                 both_nan = f.binary("and", f.compare("uno", x, x), f.compare("uno", best, best))
                 is_equal = f.binary("or", f.compare("oeq", x, best), both_nan)
             else:
                 is_equal = f.compare("eq", x, best)
-            is_first = f.binary("and", is_equal, f.compare("slt", here, index))
+            is_first = f.binary("and", is_equal, f.compare("slt", at, index))
             is_taken = f.binary("or", self._is_more(f, x, best), is_first)
-            best, index = f.select(is_taken, x, best), f.select(is_taken, here, index)
+            best, index = f.select(is_taken, x, best), f.select(is_taken, at, index)
         return best, index
 
 

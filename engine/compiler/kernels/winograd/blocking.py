@@ -209,9 +209,9 @@ class _Work:
         """Return the cycles to load weights beyond the L2 cache, once for every block of tiles."""
         weights, memory = self.weights, self.host.memory
         first = np.where(b.at_once >= FETCH_TILES, memory.fetched_cost, memory.memory_cost)
-        again = memory.stream_cost if weights <= LAST_SHARE * memory.last_bytes else first
+        next_cost = memory.stream_cost if weights <= LAST_SHARE * memory.last_bytes else first
         is_far = weights + self.scratch(b) > CACHE_SHARE * memory.second_bytes
-        return np.where(is_far, weights * (first + (blocks - 1) * again), 0)
+        return np.where(is_far, weights * (first + (blocks - 1) * next_cost), 0)
 
 
 def _candidates(work: _Work) -> Iterator[tuple[int, int, int, int, int]]:

@@ -59,15 +59,15 @@ def emit_input(
     down, across = filtering.lines
 
     def transform(channel: Index, lanes: int, real: int) -> None:
-        here, ahead, target = (f.at(each, channel) for each in (image, following, transformed))
+        origin, prefetched, target = (f.at(each, channel) for each in (image, following, transformed))
         type_ = vector(lanes)
         columns = []
         for j in range(reach[1]):
             pixels = [constant(0.0, type_)] * reach[0]
             for i in range(min(reach[0], extent[0]) if j < extent[1] else 0):
                 line, along = source.offset(0, i, 0), source.offset(0, 0, j)
-                pixels[i] = f.load_lanes(type_, f.at(f.at(here, line), along), real)
-                f.prefetch(f.at(f.at(ahead, line), along))
+                pixels[i] = f.load_lanes(type_, f.at(f.at(origin, line), along), real)
+                f.prefetch(f.at(f.at(prefetched, line), along))
             columns.append(down.transform_pixels(f, pixels))
         for i in range(down.size):
             row = across.transform_pixels(f, [column[i] for column in columns])

@@ -107,19 +107,19 @@ def wait_for(
         futex_word, ticket: the word to sleep on, and the value it must have had before the last read.
     """
     look_row, down_row, last_row, up_row = rows
-    look, idle, again, doze, slept = map(f.block, ("look", "idle", "again", "doze", "slept"))
+    look, idle, retry, doze, slept = map(f.block, ("look", "idle", "again", "doze", "slept"))
     next_turn = forward_value(f, "i64")
     f.jump(look)
 
     f.start(look)
-    turn = f.phi((ZERO, before), (next_turn, again), (spin, slept))
+    turn = f.phi((ZERO, before), (next_turn, retry), (spin, slept))
     access(f, look_row, word, into=into)
     f.branch(is_over(into), then, idle)
 
     f.start(idle)
-    f.branch(f.compare("uge", turn, spin), doze, again)
+    f.branch(f.compare("uge", turn, spin), doze, retry)
 
-    f.start(again)
+    f.start(retry)
     f.call(*pause)
     define(f, next_turn, f"add i64 {turn.text}, 1")
     f.jump(look)

@@ -66,7 +66,7 @@ class OnnxAttention(Layer):
         nonpad_kv_seqlen: Array | None = None,
     ) -> Any:
         others = (attn_mask, past_key, past_value, nonpad_kv_seqlen)
-        q_spec, k_spec, v_spec = self._told((query, key, value))
+        q_spec, k_spec, v_spec = self._as_specs((query, key, value))
         specs = self._specs(q_spec, k_spec, v_spec, [None if each is None else spec_of(each) for each in others])
         mask, past, lengths = self._identified(others)
         q = _by_heads(widened(query), self.q_num_heads)
@@ -125,7 +125,7 @@ class OnnxAttention(Layer):
             raise ShapeError("keys of earlier steps come with values", found="one of them", expected="both, or none")
         return mask, past, lengths
 
-    def _told(self, others: Any) -> list[TensorSpec]:
+    def _as_specs(self, others: Any) -> list[TensorSpec]:
         return [TensorSpec(x.shape, x.dtype) for x in others]
 
     def _specs(self, query: TensorSpec, key: TensorSpec, value: TensorSpec, others: Any) -> list[TensorSpec]:

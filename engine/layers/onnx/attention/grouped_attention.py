@@ -147,7 +147,7 @@ class GroupQueryAttention(Layer):
         if attention_bias is not None:
             fits = attention_bias.ndim == 4 and len(attention_bias) in (1, len(q))
             check_fits(fits, "attention_bias", attention_bias.shape, f"[{len(q)}, ?, ?, ?]")
-        kept = [self._kept(new, past, before, max(room, total)) for new, past in ((k, past_key), (v, past_value))]
+        kept = [self._appended(new, past, before, max(room, total)) for new, past in ((k, past_key), (v, past_value))]
         y = np.zeros(q.shape, q.dtype)
         with np.errstate(all="ignore"):
             for row in range(len(q)):
@@ -194,7 +194,7 @@ class GroupQueryAttention(Layer):
         layer = RotaryEmbedding(interleaved=self.rotary_interleaved, rotary_embedding_dim=width)
         return layer.forward(x, cos.astype(x.dtype), sin.astype(x.dtype), np.asarray(places))
 
-    def _kept(self, new: Array, past: Array | None, before: Array, room: int) -> Array:
+    def _appended(self, new: Array, past: Array | None, before: Array, room: int) -> Array:
         """Append new keys or values to the cached ones, and zeros up to the capacity."""
         shape = (*new.shape[:2], room, new.shape[3])
         check_size(shape, new.dtype)

@@ -19,7 +19,7 @@ from engine.layers.definition.registry import register
 from engine.layers.onnx.operands.constants import needed, whole_number
 from engine.layers.operands.axes import checked_axis
 from engine.layers.operands.precision import INT64
-from engine.limits import MAX_STEPS, Held, check_size
+from engine.limits import MAX_STEPS, LoopBytes, check_size
 from engine.tensor import UNKNOWN, Array, TensorSpec, is_known, known_value, spec_of
 
 _NO_LIMIT: Final = 2**63 - 1
@@ -220,7 +220,7 @@ class Loop(Stacking):
         most = _NO_LIMIT if count is None else needed(whole_number(count, "the number of turns"), "count")
         goes_on, turn, body = condition is None or _holds(condition), 0, self.subgraph("body")
         stacks: list[list[Any]] = [[] for _ in range(self.count - self.states)]
-        states, held, grown = list(states), Held(), [0] * self.states
+        states, held, grown = list(states), LoopBytes(), [0] * self.states
         while goes_on and turn < most:
             _check_turn(turn)
             still, *results = body.run([np.array(turn, INT64), _TRUE, *states, *captured])
@@ -274,7 +274,9 @@ class Scan(Stacking):
         results = self.subgraph("body").infer([*known, *slices, *captured])
         after = [common_spec(a, _blurred(b)) for a, b in zip(known, results[: self.states], strict=True)]
         length = next((each for each in lengths if each is not None), None)
-        return self.results([*after, *(self._whole(k, each, length) for k, each in enumerate(results[self.states :]))])
+        return self.results(
+            [*after, *(self._stacked_spec(k, each, length) for k, each in enumerate(results[self.states :]))]
+        )
 
     def subgraph_inputs(self, operands: Sequence[Any]) -> list[tuple[Any, Sequence[Any]]]:
         states, scanned, captured = self.parts(operands)
@@ -288,7 +290,7 @@ class Scan(Stacking):
         return [TensorSpec((*each.shape[:axis], *each.shape[axis + 1 :]), each.dtype)
                 for each, axis in zip(scanned, axes, strict=True)]  # fmt: skip
 
-    def _whole(self, index: int, item: Any, length: int | None) -> Any:
+    def _stacked_spec(self, index: int, item: Any, length: int | None) -> Any:
         if not isinstance(item, TensorSpec):
             return UNKNOWN
         axis = checked_axis(_at(self.output_axes, index), item.rank + 1)
@@ -302,7 +304,7 @@ class Scan(Stacking):
             raise ShapeError("inputs to scan differ in length", found=sorted(lengths), expected="one length")
         (length,) = lengths
         stacks: list[list[Any]] = [[] for _ in range(self.count - self.states)]
-        held = Held()
+        held = LoopBytes()
         for turn in range(length):
             _check_turn(turn)
             places = [self.place(k, turn, length) for k in range(len(scanned))]
@@ -354,7 +356,7 @@ class SequenceMap(WithSubgraphs):
         if not isinstance(sequence, (list, tuple)):
             raise ShapeError("not a sequence", found=type(sequence).__name__)
         columns: list[list[Any]] = [[] for _ in range(self.count)]
-        held = Held()
+        held = LoopBytes()
         for turn, item in enumerate(sequence):
             _check_turn(turn)
             given = [each[turn] if isinstance(each, (list, tuple)) else each for each in others]

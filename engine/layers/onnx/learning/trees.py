@@ -131,15 +131,15 @@ class TreeEnsemble(Layer):
         is_sum = function is np.add
         if not is_sum:
             scores[...] = np.inf if self.aggregate == "MIN" else -np.inf
-        said = np.zeros(scores.shape, np.bool_)
+        is_voted = np.zeros(scores.shape, np.bool_)
         for k in range(most):
             check_cancelled()
             has = count > k
             entry, row = (begin[has] + k), rows[has]
             function.at(scores, (row, target[entry]), weight[entry])
-            said[row, target[entry]] = True
+            is_voted[row, target[entry]] = True
         if not is_sum:
-            scores[~said] = 0
+            scores[~is_voted] = 0
 
 
 class _Walk:

@@ -46,18 +46,18 @@ class VectorKernel(Layer):
         check_size((len(x), len(known)), _FLOAT32)
         with np.errstate(all="ignore"):
             if self.kernel == "RBF":
-                return self._near(x, known)
+                return self._kernel_values(x, known)
             product = x @ known.T
             if self.kernel == "LINEAR":
                 return product
             product = product * np.float32(self.gamma) + np.float32(self.coef0)
             return np.tanh(product) if self.kernel == "SIGMOID" else product ** np.float32(self.degree)
 
-    def _near(self, x: Array, known: Array) -> Array:
+    def _kernel_values(self, x: Array, known: Array) -> Array:
         found = np.empty((len(x), len(known)), np.float32)
         for row in cancellable(range(len(x))):  # from differences: |x|² - 2 x·v + |v|² cancels for close points
-            apart = known - x[row]
-            found[row] = np.exp(np.float32(-self.gamma) * np.einsum("sf,sf->s", apart, apart))
+            difference = known - x[row]
+            found[row] = np.exp(np.float32(-self.gamma) * np.einsum("sf,sf->s", difference, difference))
         return found
 
     def flops(self, output: TensorSpec, *operands: object) -> int:

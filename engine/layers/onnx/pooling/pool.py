@@ -133,9 +133,9 @@ class OnnxMaxPool(Windows):
         if chosen == (0,):
             return cast(maxima(x, windows), input.dtype)
         values, places = maxima_with_indices(x, windows)
-        return selected((cast(values, input.dtype), self._whole(places, input.shape)), chosen)
+        return selected((cast(values, input.dtype), self._in_tensor(places, input.shape)), chosen)
 
-    def _whole(self, places: Array, shape: Sequence[int]) -> Array:
+    def _in_tensor(self, places: Array, shape: Sequence[int]) -> Array:
         """Convert indices within the spatial axes to indices in the whole tensor."""
         sizes = shape[2:]
         if self.storage_order:

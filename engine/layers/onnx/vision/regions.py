@@ -59,7 +59,7 @@ class NonMaxSuppression(Layer):
             (batch, label, box)
             for batch in range(len(boxes))
             for label in range(scores.shape[1])
-            for box in _kept(self._corners(boxes[batch]), widened(scores[batch, label]), most, overlap, least)
+            for box in _selected(self._corners(boxes[batch]), widened(scores[batch, label]), most, overlap, least)
         ]
         return np.array(found, np.int64).reshape(-1, 3)
 
@@ -71,7 +71,7 @@ class NonMaxSuppression(Layer):
         return np.concatenate([np.minimum(x[:, :2], x[:, 2:]), np.maximum(x[:, :2], x[:, 2:])], axis=1)
 
 
-def _kept(boxes: Array, scores: Array, most: int, overlap: float, least: float) -> list[int]:
+def _selected(boxes: Array, scores: Array, most: int, overlap: float, least: float) -> list[int]:
     """Return the selected boxes of one class, best first."""
     areas = np.maximum(boxes[:, 2:] - boxes[:, :2], 0).prod(axis=1)
     rest = np.argsort(-scores, kind="stable")

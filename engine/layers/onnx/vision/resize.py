@@ -62,7 +62,7 @@ class _Axis:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Wanted:
+class _Targets:
     """Regions, scales and sizes of the operands, each None if absent."""
 
     roi: tuple[float, ...] | None
@@ -116,7 +116,7 @@ class Resize(Layer):
 
     def infer(self, input: TensorSpec, *others: Any) -> Any:
         spec = self._tensor(input)
-        wanted = self._wanted(spec.rank, *others)
+        wanted = self._targets(spec.rank, *others)
         if wanted is None:
             return UNKNOWN
         shape: list[Dim] = list(spec.shape)
@@ -126,7 +126,7 @@ class Resize(Layer):
 
     def forward(self, input: Array, roi: Any = None, scales: Any = None, sizes: Any = None) -> Array:
         self._tensor(input)
-        wanted = self._wanted(input.ndim, roi, scales, sizes)
+        wanted = self._targets(input.ndim, roi, scales, sizes)
         if wanted is None:
             raise ShapeError("neither scales nor sizes are there", found="UNKNOWN")
         axes = self._axes_of(input.shape, wanted)
@@ -151,7 +151,7 @@ class Resize(Layer):
         Raises:
             ShapeError: the operands do not fit, or are known only at run time.
         """
-        wanted = self._wanted(len(shape), *operands)
+        wanted = self._targets(len(shape), *operands)
         if wanted is None:
             raise ShapeError("neither scales nor sizes are there", found="UNKNOWN")
         if wanted.sizes is not None:  # the scale between two sizes is a number
@@ -176,7 +176,7 @@ class Resize(Layer):
         Raises:
             ShapeError: the operands do not fit, or are known only at run time.
         """
-        wanted = self._wanted(len(shape), *operands)
+        wanted = self._targets(len(shape), *operands)
         if wanted is None:
             raise ShapeError("neither scales nor sizes are there", found="UNKNOWN")
         found = {}
@@ -253,7 +253,7 @@ class Resize(Layer):
         indices = np.clip(places, 0, axis.size - 1).astype(np.int64)
         return Taps(indices=indices, weights=weights.astype(position.dtype, copy=False))
 
-    def _axes_of(self, shape: Sequence[int], wanted: _Wanted) -> dict[int, _Axis]:
+    def _axes_of(self, shape: Sequence[int], wanted: _Targets) -> dict[int, _Axis]:
         counts = self._counts(tuple(shape), wanted)
         regions = wanted.roi
         found = {}
@@ -262,7 +262,7 @@ class Resize(Layer):
             found[axis] = _Axis(size=shape[axis], count=count or 0, scale=scale, start=start, end=end)
         return found
 
-    def _counts(self, shape: tuple[Dim, ...], wanted: _Wanted) -> dict[int, tuple[Dim, float]]:
+    def _counts(self, shape: tuple[Dim, ...], wanted: _Targets) -> dict[int, tuple[Dim, float]]:
         """Return axis -> (new size, scale)."""
         axes = self._named(len(shape))
         old = [shape[axis] for axis in axes]
@@ -290,7 +290,7 @@ class Resize(Layer):
     def _named(self, rank: int) -> tuple[int, ...]:
         return tuple(range(rank)) if self.axes is None else checked_axes(self.axes, rank)
 
-    def _wanted(self, rank: int, roi: Any = None, scales: Any = None, sizes: Any = None) -> _Wanted | None:
+    def _targets(self, rank: int, roi: Any = None, scales: Any = None, sizes: Any = None) -> _Targets | None:
         """Return regions, scales and sizes; None if they are known only at run time."""
         count = len(self._named(rank))
         given = [None if _is_empty(each) else _as_known(each) for each in (roi, scales, sizes)]
@@ -302,7 +302,7 @@ class Resize(Layer):
         if lengths is not None:
             factors = None
         self._check(count, factors, lengths, _numbers(roi))
-        return _Wanted(roi=_numbers(roi) or None, scales=factors, sizes=lengths)
+        return _Targets(roi=_numbers(roi) or None, scales=factors, sizes=lengths)
 
     def _check(
         self, count: int, scales: tuple[float, ...] | None, sizes: tuple[int, ...] | None, roi: tuple[float, ...]

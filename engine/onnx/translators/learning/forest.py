@@ -150,9 +150,9 @@ class Places:
         keys = tree.astype(np.int64) * len(self._nodes) + node
         self._order = np.argsort(keys, kind="stable")
         self._keys = keys[self._order]
-        twice = np.flatnonzero(self._keys[1:] == self._keys[:-1])
-        if twice.size:
-            place = int(self._order[twice[0]])
+        repeated = np.flatnonzero(self._keys[1:] == self._keys[:-1])
+        if repeated.size:
+            place = int(self._order[repeated[0]])
             raise ParameterError("a node of a tree is there twice", found=_named(int(trees[place]), int(nodes[place])))
 
     def find(self, trees: Array, nodes: Array, what: str) -> Array:

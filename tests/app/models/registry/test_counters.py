@@ -33,7 +33,7 @@ def test_figures_of_others_are_added_and_the_latest_time_is_told(tmp_path: Path)
         theirs = Counters().to_bytes(store.entries)
         version.statistics = counted(2)
         assert store.counters.read()(version).statistics is version.statistics
-        store.counters.others = lambda: [(theirs, True), (theirs, True), (b"[]", True)]
+        store.counters.peers = lambda: [(theirs, True), (theirs, True), (b"[]", True)]
         found = store.counters.read()(version).statistics
         assert (found.requests, found.items, found.failures["queue_full"]) == (8, 16, 8)
         assert (found.sums.queue_s, found.failed_s, found.batches[4].count) == (2.0, 1.0, 5)
@@ -57,14 +57,14 @@ def test_what_a_process_has_counted_that_is_gone_is_told_on_and_once_by_the_one_
             return counted.statistics.requests, counted.statistics.failures["queue_full"], counted.queued
 
         other = Counters()
-        other.others = lambda: [(left, True)]
+        other.peers = lambda: [(left, True)]
         assert told(other) == (5, 5, 4)
-        other.others = lambda: [(left, False)]
+        other.peers = lambda: [(left, False)]
         assert told(other) == (5, 5, 0)
         successor = Counters()
         successor.begin(left)
         assert told(successor) == (5, 5, 0)
-        other.others = lambda: [(successor.to_bytes(store.entries), True)]
+        other.peers = lambda: [(successor.to_bytes(store.entries), True)]
         assert told(other) == (7, 7, 0)
         successor.forget("one")
         assert told(successor) == (2, 2, 0)

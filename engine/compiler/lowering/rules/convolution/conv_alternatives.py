@@ -140,7 +140,7 @@ def lower_swapped_axes(
         before: steps that compute it.
     """
     image, turned = derived(x, x.meta.swapaxes(2, 3)), _swapped(parameters)
-    whole = _whole(context, image)
+    whole = _result_in_memory(context, image)
     rows, columns = spans_of(turned, image.shape[2:], (sizes[1], sizes[0]))
     border = border_of(rows, columns, image.shape[2:])
     copies: list[KernelStep] = []
@@ -154,7 +154,7 @@ def lower_swapped_axes(
     return whole.lowered(*before, *copies, *steps)
 
 
-def _whole(context: Context, image: View) -> Result:
+def _result_in_memory(context: Context, image: View) -> Result:
     """Return the result, with swapped rows and columns in memory if the image is read without a copy."""
     sizes = context.result_spec.sizes
     if image.strides[3] != 1 or len(sizes) < 4:

@@ -116,11 +116,11 @@ def spans(axis: ConvAxis, *, can_split: bool) -> Sequence[Span]:
     if axis.kernel > MAX_TAPS or is_symbolic(axis.size):
         return (Span.of(axis, 0, axis.count, range(axis.kernel)),)
     runs = _merged(axis.runs())
-    met = [taps for _, taps in runs if taps]
-    if not met:  # zeros everywhere; a tap must read them
+    read_taps = [taps for _, taps in runs if taps]
+    if not read_taps:  # zeros everywhere; a tap must read them
         return (Span.of(axis, 0, axis.count, range(axis.kernel)),)
-    whole = range(min(each.start for each in met), max(each.stop for each in met))
-    if can_split and axis.dilation > 1 and len(met) == len(runs) and _is_worth(runs, whole):
+    whole = range(min(each.start for each in read_taps), max(each.stop for each in read_taps))
+    if can_split and axis.dilation > 1 and len(read_taps) == len(runs) and _is_worth(runs, whole):
         return tuple(_split(axis, runs))
     return (Span.of(axis, 0, axis.count, whole),)
 

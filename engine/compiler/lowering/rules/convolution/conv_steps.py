@@ -32,7 +32,7 @@ def computed(
     context: Context, x: View, result: Result, parameters: ConvParameters, parts: Parts, filters: Filters
 ) -> Iterator[KernelStep]:
     """Yield the steps of a convolution, from an image that has its border."""
-    compute = _whole if len(parts) == 1 else _in_parts
+    compute = _single_step if len(parts) == 1 else _in_parts
     return compute(context, x, result, parameters, parts, filters)
 
 
@@ -41,7 +41,7 @@ def as_filters(weight: AnyArray) -> AnyArray:
     return weight.reshape(*weight.shape[:2], *(1,) * (5 - weight.ndim), *weight.shape[2:])
 
 
-def _whole(
+def _single_step(
     context: Context, x: View, result: Result, parameters: ConvParameters, parts: Parts, filters: Filters
 ) -> Iterator[KernelStep]:
     """Yield the step of the best kernel for a convolution, from an image that has its border."""
@@ -164,9 +164,9 @@ def packed_in_run(
     given = found.reshape(shape)
     biases = None if bias is None else derived(bias, bias.meta.reshape(groups, channels))
     target = row_major((groups, len(kernel.panels), kernel.panel_floats), weight.dtype)
-    alike = sum(panel == kernel.panels[0] for panel in kernel.panels)
+    equal = sum(panel == kernel.panels[0] for panel in kernel.panels)
     steps, first = [], 0
-    for begin, end in ((0, alike), (alike, len(kernel.panels))):
+    for begin, end in ((0, equal), (equal, len(kernel.panels))):
         if begin == end:
             continue
         panel, count = kernel.panels[begin], end - begin
@@ -175,9 +175,9 @@ def packed_in_run(
         lines = lines.reshape(groups, count, 1 + kernel.packed_taps, width)[..., :real]
         last = first + count * real
         inputs, *sizes = shape[2:]
-        apart = given[:, first:last].reshape(groups, count, real, inputs, *sizes).transpose(0, 1, 4, 5, 6, 3, 2)
-        places = lines[:, :, 1:].reshape(apart.shape)
-        steps.append(context.copy(derived(weight, apart), derived(target, places)))
+        reordered = given[:, first:last].reshape(groups, count, real, inputs, *sizes).transpose(0, 1, 4, 5, 6, 3, 2)
+        places = lines[:, :, 1:].reshape(reordered.shape)
+        steps.append(context.copy(derived(weight, reordered), derived(target, places)))
         steps.append(context.copy(_line(biases, first, (groups, count, real), target), derived(target, lines[:, :, 0])))
         first = last
     return target, steps

@@ -79,11 +79,11 @@ def phases(kernel: int, stride: int, padding: int, count: int, dilation: int = 1
         NotLoweredError: there are too many.
     """
     reached = {(k * dilation - padding) % stride for k in range(kernel)}
-    met = sorted(phase for phase in reached if phase < count)
-    if len(met) > MAX_PHASES:
+    used = sorted(phase for phase in reached if phase < count)
+    if len(used) > MAX_PHASES:
         raise NotLoweredError("there is no kernel for this stride")
     found = []
-    for phase in met:
+    for phase in used:
         at = phase + padding
         taps = tuple(k for k in reversed(range(kernel)) if (at - k * dilation) % stride == 0)
         found.append(

@@ -126,8 +126,8 @@ def lower_overlap_add(context: Context, layer: ConvTranspose, weight: Array, bia
     multiply_frames(
         composition, derived(x, x.meta.swapaxes(1, 2)), lines, np.ascontiguousarray(weight.reshape(inputs, -1).T)
     )
-    apart = frames.meta.reshape(batch, count, outputs, taps).swapaxes(1, 2)
-    buffer = overlap_add(composition, derived(frames, apart), stride, padding + length)
+    by_output = frames.meta.reshape(batch, count, outputs, taps).swapaxes(1, 2)
+    buffer = overlap_add(composition, derived(frames, by_output), stride, padding + length)
     kept = derived(buffer, buffer.meta[..., padding : padding + length])
     if bias is None:
         return composition.finish(X, kept)

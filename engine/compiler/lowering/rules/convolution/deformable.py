@@ -27,14 +27,16 @@ _MAX_SEGMENTS = 32
 def lower_onnx_deform(context: Context) -> Lowered:
     """Lower ONNX's deformable convolution: the bias comes before the mask; a single one of rank 4 is the mask."""
     layer, given = context.layer(OnnxDeformConv), [*context.bound.positional, *[Source()] * 2][:5]
-    meant = layer.canonical_for(context.weight(1))
+    canonical = layer.canonical_for(context.weight(1))
     values = [context.argument(index) for index in (3, 4)]
     is_mask = values[1] is None and isinstance(values[0], View | np.ndarray) and len(values[0].shape) == 4
-    if meant is None or isinstance(values[0], int | float):
+    if canonical is None or isinstance(values[0], int | float):
         raise NotLoweredError("there is no kernel for its padding or bias")
     mask, bias = (given[3], Source()) if is_mask else (given[4], given[3])
     positional = (*given[:3], mask, bias)
-    return lower_deform(replace(context, bound=replace(context.bound, layer=meant, positional=positional, dynamic={})))
+    return lower_deform(
+        replace(context, bound=replace(context.bound, layer=canonical, positional=positional, dynamic={}))
+    )
 
 
 @kernels_for(DeformConv2d, image=True)

@@ -46,7 +46,7 @@ def lower_complex_map(context: Context) -> Lowered:
         raise NotLoweredError("there are no complex64 kernels")
     parts = _Parts(Composition(context), views)
     if spec.dtype == FLOAT32 and not parts.is_cut(tree):
-        return parts.composition.finish(*parts.apart(tree))
+        return parts.composition.finish(*parts.real_form(tree))
     target = context.allocate() if spec.dtype == FLOAT32 else row_major(spec.sizes, COMPLEX64)
     parts.store(tree, target)
     return context.lowered(target, *parts.composition.steps)
@@ -117,7 +117,7 @@ class _Parts:
         tree = substitute(tree, [places.get(number, Operand(0)) for number, _ in enumerate(self.views)])
         self.composition.typed(target, tree, *(self.views[number] for number in used), domain="pair")
 
-    def apart(self, tree: Expr) -> tuple[Expr, *tuple[View, ...]]:
+    def real_form(self, tree: Expr) -> tuple[Expr, *tuple[View, ...]]:
         """Return a real expression with complex-to-real functions as operands, and all its operands."""
         found: dict[Expr, Expr] = {}
         operands: list[View] = []
@@ -155,7 +155,7 @@ class _Parts:
         if isinstance(tree, Operand):
             return tree
         if self._is_real(tree):
-            self.views.append(self.composition.map(*self.apart(tree)))
+            self.views.append(self.composition.map(*self.real_form(tree)))
             return Operand(len(self.views) - 1)
         if tree.name not in PAIRS:
             raise NotLoweredError("there are no complex64 kernels")

@@ -78,9 +78,9 @@ def lower_is_close(context: Context) -> Lowered:
     layer, operands = context.layer(comparison.IsClose), operands_of(context, 2)
     dtype = np.promote_types(_dtypes(operands)[0], FLOAT32)
     x, y = Operand(0), Operand(1)
-    apart = apply("sub", x, y)
+    difference = apply("sub", x, y)
     allowed = apply("add", layer.atol, apply("abs", apply("mul", layer.rtol, y)))
-    is_near = apply("logical_and", apply("isfinite", apart), apply("le", apply("abs", apart), allowed))
+    is_near = apply("logical_and", apply("isfinite", difference), apply("le", apply("abs", difference), allowed))
     tree = apply("logical_or", apply("eq", x, y), is_near)
     if layer.equal_nan:
         tree = apply("logical_or", tree, apply("logical_and", apply("isnan", x), apply("isnan", y)))

@@ -271,7 +271,7 @@ def scatter_step(
         ),
         mode=mode,
         dtype=target.dtype.name,
-        apart=len(free),
+        disjoint_loops=len(free),
         row=row,
         host=context.host,
     )

@@ -81,7 +81,7 @@ def integer_range(
     return target, context.step(kernel, target)
 
 
-def _whole(context: Context, index: int, default: int) -> int:
+def _integer(context: Context, index: int, default: int) -> int:
     value = context.argument(index) if index < len(context.bound.positional) else default
     if isinstance(value, np.ndarray) and value.size == 1:
         value = value.item()
@@ -114,7 +114,7 @@ def lower_one_hot(context: Context) -> Lowered:
         ),
         mode="set",
         dtype="int64",
-        apart=max(len(index.shape), 1),
+        disjoint_loops=max(len(index.shape), 1),
         host=context.host,
     )
     return context.lowered(target, clear, context.step(kernel, target, one, index))

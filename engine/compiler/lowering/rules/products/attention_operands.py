@@ -170,5 +170,5 @@ def _stored(context: Context, weights: View, value: View, target: View) -> list[
     try:
         return multiplied(context, weights, value, target)
     except NotLoweredError:
-        apart = row_major(target.shape, target.dtype)
-        return [*multiplied(context, weights, value, apart), context.copy(apart, target)]
+        copied = row_major(target.shape, target.dtype)
+        return [*multiplied(context, weights, value, copied), context.copy(copied, target)]

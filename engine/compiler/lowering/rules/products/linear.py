@@ -47,8 +47,8 @@ def spaced(context: Context, rows: View, columns: int) -> tuple[View, Sequence[K
     is_worth = count >= SPACED_ROWS and hint(columns) >= SPACED_COLUMNS and terms > 1
     if not is_worth or rows.strides[-1] != 1 or not is_aliasing(rows):
         return rows, ()
-    apart = spaced_rows(rows.shape, rows.dtype)
-    return apart, [context.copy(rows, apart)]
+    copied = spaced_rows(rows.shape, rows.dtype)
+    return copied, [context.copy(rows, copied)]
 
 
 def linear_steps(
@@ -102,9 +102,9 @@ def multiply_frames(
     if frames.shape[0] == 1 and frames.strides[-1] in (0, 1):
         rows = derived(frames, frames.meta[0])
     else:
-        apart = row_major(frames.shape, FLOAT32)
-        composition.steps.append(context.copy(frames, apart))
-        rows = derived(apart, apart.meta.reshape(-1, size))
+        copied = row_major(frames.shape, FLOAT32)
+        composition.steps.append(context.copy(frames, copied))
+        rows = derived(copied, copied.meta.reshape(-1, size))
     result = Result.of(unfused(context.op), lines, rows_as_image, context.lowering.fault_flag)
     composition.steps.append(linear_step(context, result, rows, weight, bias))
 

@@ -130,10 +130,10 @@ def _frames_of(composition: Composition, x: View, framing: Framing, window: Arra
     units = np.eye(places)
     rows = np.stack([units + 0j, 1j * units], 1).reshape(2 * places, places)
     matrix = np.fft.irfft(rows, size) * framing.window(window, np.dtype(np.float64)) * scale
-    apart = row_major((batch, count, 2 * places), FLOAT32)
-    composition.steps.append(composition.context.copy(turned, derived(apart, apart.meta.reshape(turned.shape))))
+    copied = row_major((batch, count, 2 * places), FLOAT32)
+    composition.steps.append(composition.context.copy(turned, derived(copied, copied.meta.reshape(turned.shape))))
     frames = row_major((batch, count, size), FLOAT32)
-    flat, lines = (derived(each, each.meta.reshape(1, batch * count, -1)) for each in (apart, frames))
+    flat, lines = (derived(each, each.meta.reshape(1, batch * count, -1)) for each in (copied, frames))
     weight = np.ascontiguousarray(matrix.T, np.float32)
     multiply_frames(composition, flat, derived(lines, lines.meta[0]), weight)
     return frames

@@ -74,8 +74,8 @@ def _statistics(composition: Composition, x: View, groups: int) -> tuple[View, V
         mean, var = parts
     else:
         mean = composition.reduce(parts[0], [1, 3], "mean")
-        apart = apply("square", apply("sub", X, Y))
-        var = composition.reduce(composition.map(apply("add", Z, apart), parts[0], mean, parts[1]), [1, 3], "mean")
+        squared = apply("square", apply("sub", X, Y))
+        var = composition.reduce(composition.map(apply("add", Z, squared), parts[0], mean, parts[1]), [1, 3], "mean")
     inside = (n, groups, 1)
     return derived(mean, mean.meta.reshape(inside)), derived(var, var.meta.reshape(inside))
 

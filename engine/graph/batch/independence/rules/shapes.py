@@ -176,7 +176,7 @@ def repeated(use: Use) -> Value:
 def joined(use: Use) -> Value:
     """Follow tensors concatenated along an axis."""
     tensors = _listed(use)
-    items = _alike(tensors, "joins")
+    items = _common_items(tensors, "joins")
     rank = max(each.rank for each in tensors)
     axis = checked_axis(use.layer.dim, rank)  # type: ignore[attr-defined]
     kept(items, (axis,), "joins tensors along")
@@ -197,7 +197,7 @@ def joined(use: Use) -> Value:
 def stacked(use: Use) -> Value:
     """Follow tensors of one shape stacked along a new axis."""
     tensors = _listed(use)
-    items = _alike(tensors, "stacks")
+    items = _common_items(tensors, "stacks")
     axis = checked_axis(use.layer.dim, tensors[0].rank + 1)  # type: ignore[attr-defined]
     return items.at(items.axis + (axis <= items.axis))
 
@@ -210,7 +210,7 @@ def _listed(use: Use) -> list[Operand]:
     return [Operand(value, tuple(specs)) for value, *specs in zip(given.value, *given.specs, strict=True)]
 
 
-def _alike(tensors: Sequence[Operand], verb: str) -> Items:
+def _common_items(tensors: Sequence[Operand], verb: str) -> Items:
     """Return the common abstract value of some tensors: they hold the batch along the same axis.
 
     Raises:
@@ -308,8 +308,8 @@ def selected(use: Use) -> Value:
     items, axis = use.batch("input"), checked_axis(layer.dim, use["input"].rank)
     if axis == items.axis:
         raise MixesError("selects an item of the batch")
-    gone = len(use.result_shapes()[1]) < use["input"].rank
-    return items.at(items.axis - (gone and axis < items.axis))
+    dropped = len(use.result_shapes()[1]) < use["input"].rank
+    return items.at(items.axis - (dropped and axis < items.axis))
 
 
 @rule(Narrow)
