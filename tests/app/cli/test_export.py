@@ -77,7 +77,7 @@ def test_answers_that_differ_end_with_status_1_and_stay_out_of_the_store(
 @needs_torch
 @pytest.mark.parametrize(("source", "flags", "message"), [
     ("nothing.py", ["--shape", "1"], "nothing.py: no such file"),
-    ("cli_net.py:Nat", ["--shape", "1"], "cli_net.py: no such name: found 'Nat', expected a name in it, such as Net"),
+    ("cli_net.py:Nat", ["--shape", "1"], "cli_net.py: unknown name: found 'Nat', expected a name in it, such as Net"),
     ("cli_net.py:Net", ["--shape", "1,4"], "the model does not take inputs of shape [1, 4]: found RuntimeError: "),
     ("cli_net.py:Net", ["--shape", "x"], "not a shape: found 'x', expected sizes such as 1,3,224,224 or [1,77]i64"),
     ("cli_net.py:Net", ["--shape", "1,3", "--shape2", "1,3"], "the second shapes equal the first: found no difference"),

@@ -44,9 +44,9 @@ export async function ask(path, { query, ...options } = {}) {
     throw new ApiError(0, "unreachable", "The server cannot be reached.");
   }
   if (answer.ok) return answer;
-  const told = (await answer.json().catch(() => null))?.error;
-  if (answer.status === 401) lock(told?.message);
-  throw new ApiError(answer.status, told?.code ?? "error", told?.message ?? `The server answered ${answer.status}.`);
+  const failure = (await answer.json().catch(() => null))?.error;
+  if (answer.status === 401) lock(failure?.message);
+  throw new ApiError(answer.status, failure?.code ?? "error", failure?.message ?? `The server answered ${answer.status}.`);
 }
 
 // Ask for a key.

@@ -8,9 +8,9 @@ export function read(hash = location.hash) {
 }
 
 export function link(view, model, query = {}) {
-  const told = Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== "");
+  const present = Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== "");
   const path = model ? `${view}/${encodeURIComponent(model)}` : view;
-  return `#/${path}${told.length ? `?${new URLSearchParams(told)}` : ""}`;
+  return `#/${path}${present.length ? `?${new URLSearchParams(present)}` : ""}`;
 }
 
 // Change the query without a new history entry.

@@ -5,9 +5,9 @@ import { ticks } from "./spans.js";
 
 const [WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [1120, 300, 74, 10, 26, 34];
 
-function buffersOf(told, graph) {
-  const steps = (told.kernels.length ? told.kernels.map(({ operators }) => operators[0]) : told.operators.map(({ name }) => name));
-  return told.buffers.map((buffer, at) => {
+function buffersOf(profile, graph) {
+  const steps = (profile.kernels.length ? profile.kernels.map(({ operators }) => operators[0]) : profile.operators.map(({ name }) => name));
+  return profile.buffers.map((buffer, at) => {
     const named = buffer.operands.filter((name) => graph.operands[name]);
     const maker = graph.operands[named[0]]?.producer ?? steps[buffer.first];
     return { ...buffer, at, maker, from: steps[buffer.first], until: steps[buffer.last] ?? "the end", named };
@@ -33,13 +33,13 @@ function neighbour(buffers, chosen, key) {
   return others.sort((a, b) => sign * (order(a) - order(b)))[0] ?? chosen;
 }
 
-export function Arena({ told, graph, picked, onPick }) {
-  const buffers = useMemo(() => buffersOf(told, graph).sort((a, b) => a.first - b.first), [told, graph]);
+export function Arena({ profile, graph, picked, onPick }) {
+  const buffers = useMemo(() => buffersOf(profile, graph).sort((a, b) => a.first - b.first), [profile, graph]);
   const [chosen, setChosen] = useState(null);
   const [hovered, setHovered] = useState(null);
   const [isTable, setTable] = useState(false);
   const element = useRef(null);
-  const count = (told.kernels.length || told.operators.length);
+  const count = (profile.kernels.length || profile.operators.length);
   const high = Math.max(1, ...buffers.map(({ offset, bytes: size }) => offset + size));
   const sums = useMemo(() => alive(buffers, count), [buffers]);
   const most = Math.max(...sums);
@@ -52,12 +52,12 @@ export function Arena({ told, graph, picked, onPick }) {
   };
   const shown = hovered ?? chosen;
   return html`<div class="arena">
-    <div class="row"><p class="soft fine">${plural(buffers.length, "buffer")} in ${bytes(high)}; peak ${bytes(most)} at ${(told.kernels[sums.indexOf(most)]?.operators ?? [told.operators[sums.indexOf(most)]?.name])[0]}. Without reuse they would take ${bytes(buffers.reduce((sum, { bytes: size }) => sum + size, 0))}.</p>
+    <div class="row"><p class="soft fine">${plural(buffers.length, "buffer")} in ${bytes(high)}; peak ${bytes(most)} at ${(profile.kernels[sums.indexOf(most)]?.operators ?? [profile.operators[sums.indexOf(most)]?.name])[0]}. Without reuse they would take ${bytes(buffers.reduce((sum, { bytes: size }) => sum + size, 0))}.</p>
       <div class="zoomer inline"><button class="button quiet small" aria-pressed=${String(isTable)} onClick=${() => setTable(!isTable)}>Table</button></div></div>
     <div class="scroll wide"><svg ref=${element} class="plan" viewBox=${`0 0 ${WIDTH} ${HEIGHT}`} tabindex="0" role="application" aria-label=${`Memory over ${plural(count, "kernel")}, ${bytes(high)}`} aria-describedby="arena-help" onKeyDown=${onKeyDown} onPointerLeave=${() => setHovered(null)}>
       ${ticks(0, high, 6).map((at) => html`<g key=${at} class="tick"><path d=${`M${LEFT} ${py(at)}H${WIDTH - RIGHT}`} /><text x=${LEFT - 8} y=${py(at) + 4} text-anchor="end">${bytes(at) || "0"}</text></g>`)}
       ${ticks(0, count, 10).filter((at) => Number.isInteger(at)).map((at) => html`<text key=${at} class="count" x=${px(at)} y=${HEIGHT - BOTTOM + 16} text-anchor="middle">${at}</text>`)}
-      <text class="count" x=${(WIDTH + LEFT) / 2} y=${HEIGHT - 3} text-anchor="middle">${told.kernels.length ? "kernels" : "operators"} in execution order</text>
+      <text class="count" x=${(WIDTH + LEFT) / 2} y=${HEIGHT - 3} text-anchor="middle">${profile.kernels.length ? "kernels" : "operators"} in execution order</text>
       ${buffers.map((buffer) => html`<rect key=${buffer.at} class=${`buffer family-${buffer.family}${buffer.named.length ? "" : " own"}${buffer.maker === picked ? " picked" : ""}${buffer === shown ? " chosen" : ""}`} x=${px(buffer.first) + 0.5} y=${py(buffer.offset + buffer.bytes)} width=${Math.max(1, px(Math.min(count, buffer.last + 1)) - px(buffer.first) - 1)} height=${Math.max(0.8, py(buffer.offset) - py(buffer.offset + buffer.bytes) - 0.6)} rx="1.5"
         onClick=${() => choose(buffer)} onPointerEnter=${() => setHovered(buffer)}><title>${about(buffer, graph)}</title></rect>`)}
       <path class="alive" d=${sums.slice(0, count).map((sum, at) => `${at ? "H" : "M"}${px(at)}${at ? "V" : " "}${py(sum)}`).join("") + `H${px(count)}`} />

@@ -58,9 +58,9 @@ export function Compare({ model, version, models, request }) {
     // One after the other, so that they do not compete for the cores.
     (async () => {
       for (const [at, each] of wanted.entries()) {
-        const told = await runOf(each, request).then((answer) => ({ answer }), (error) => ({ error: error.message }));
+        const outcome = await runOf(each, request).then((answer) => ({ answer }), (error) => ({ error: error.message }));
         if (!isWanted) return;
-        setRuns((old) => old.map((row, index) => (index === at ? { ...each, ...told } : row)));
+        setRuns((old) => old.map((row, index) => (index === at ? { ...each, ...outcome } : row)));
       }
     })();
     return () => { isWanted = false; };

@@ -14,8 +14,8 @@ const KERNELS = {
 
 function Kernel({ row }) {
   if (!row.kernel) return null;
-  const told = KERNELS[row.kernel]?.(row) ?? "Machine code for these shapes and this processor.";
-  return html`<section><h3>Kernel</h3><p><span class=${`chip ${row.kernel === "reference" ? "warn" : "good"}`}>${row.kernel}</span></p><p class="soft fine">${told}</p></section>`;
+  const text = KERNELS[row.kernel]?.(row) ?? "Machine code for these shapes and this processor.";
+  return html`<section><h3>Kernel</h3><p><span class=${`chip ${row.kernel === "reference" ? "warn" : "good"}`}>${row.kernel}</span></p><p class="soft fine">${text}</p></section>`;
 }
 
 function Parameters({ params }) {
@@ -24,30 +24,30 @@ function Parameters({ params }) {
   return html`<section><h3>Parameters</h3><dl class="pairs">${rows.map(([name, given]) => html`<dt key=${name}>${name}</dt><dd class="mono">${value(given)}</dd>`)}</dl></section>`;
 }
 
-export function Values({ told }) {
-  const rows = [["min", told.min], ["max", told.max], ["mean", told.mean], ["std", told.std]].filter(([, number]) => number !== undefined);
+export function Values({ statistics }) {
+  const rows = [["min", statistics.min], ["max", statistics.max], ["mean", statistics.mean], ["std", statistics.std]].filter(([, number]) => number !== undefined);
   return html`
-    ${told.histogram && html`<${Histogram} counts=${told.histogram} low=${told.min} high=${told.max} />`}
+    ${statistics.histogram && html`<${Histogram} counts=${statistics.histogram} low=${statistics.min} high=${statistics.max} />`}
     <dl class="pairs number">${rows.map(([name, number]) => html`<dt key=${name}>${name}</dt><dd class="mono">${typeof number === "number" ? digits(number, 5) : number}</dd>`)}
-      ${told.not_finite > 0 && html`<dt>not finite</dt><dd class="mono">${digits(told.not_finite)}</dd>`}
-      ${told.zeros > 0 && html`<dt>zeros</dt><dd class="mono">${((100 * told.zeros) / told.seen).toFixed(1)} %</dd>`}
+      ${statistics.not_finite > 0 && html`<dt>not finite</dt><dd class="mono">${digits(statistics.not_finite)}</dd>`}
+      ${statistics.zeros > 0 && html`<dt>zeros</dt><dd class="mono">${((100 * statistics.zeros) / statistics.seen).toFixed(1)} %</dd>`}
     </dl>
-    <details><summary>First values</summary><p class="mono values">${told.first.map((each) => (typeof each === "number" ? digits(each, 4) : each)).join("  ")}</p></details>`;
+    <details><summary>First values</summary><p class="mono values">${statistics.first.map((each) => (typeof each === "number" ? digits(each, 4) : each)).join("  ")}</p></details>`;
 }
 
 function Attribute({ model, operator, name, about }) {
-  const [told, setTold] = useState(null);
+  const [statistics, setStatistics] = useState(null);
   const [isOpen, setOpen] = useState(false);
   useEffect(() => {
-    if (!isOpen || told) return;
+    if (!isOpen || statistics) return;
     askJson(`models/${encodeURIComponent(model)}/graph/attribute`, { query: { operator, attribute: name } })
-      .then(setTold, (error) => setTold({ error: error.message }));
+      .then(setStatistics, (error) => setStatistics({ error: error.message }));
   }, [isOpen]);
   return html`<details class="attribute" onToggle=${(event) => setOpen(event.target.open)}>
     <summary><span class="mono">${name}</span> <span class="soft mono">${port(about)}</span> <span class="soft number">${bytes(about.bytes)}</span></summary>
-    ${told?.error && html`<p class="notice">${told.error}</p>`}
-    ${isOpen && !told && html`<p class="soft fine">Reading…</p>`}
-    ${told && !told.error && html`<${Values} told=${told} />`}
+    ${statistics?.error && html`<p class="notice">${statistics.error}</p>`}
+    ${isOpen && !statistics && html`<p class="soft fine">Reading…</p>`}
+    ${statistics && !statistics.error && html`<${Values} statistics=${statistics} />`}
   </details>`;
 }
 

@@ -29,7 +29,7 @@ export function Roofline({ rows, host, threads, picked, onPick }) {
     <text class="axis" x=${(WIDTH + LEFT) / 2} y=${HEIGHT - 6} text-anchor="middle">FLOP per byte</text>
     <text class="axis" x="14" y=${HEIGHT / 2} text-anchor="middle" transform=${`rotate(-90 14 ${HEIGHT / 2})`}>FLOP per second</text>
     <path class="roof near" d=${roof(near)} /><path class="roof" d=${roof(stream)} />
-    <text class="told" x=${WIDTH - RIGHT - 4} y=${TOP + 12} text-anchor="end">flat: ${scaled(peak, "FLOP/s")} of ${threads} ${threads === 1 ? "thread" : "threads"} · slopes: memory, and (dashed) L2 cache</text>
+    <text class="note" x=${WIDTH - RIGHT - 4} y=${TOP + 12} text-anchor="end">flat: ${scaled(peak, "FLOP/s")} of ${threads} ${threads === 1 ? "thread" : "threads"} · slopes: memory, and (dashed) L2 cache</text>
     ${points.map(({ row, x, y }) => html`<circle key=${row.order} class=${rowClass(row, picked)} cx=${px(x)} cy=${py(y)} r=${4 + 15 * Math.sqrt(row.share)} onClick=${() => onPick(row.name)}><title>${row.name} · ${row.kernel} · ${time(row.time_us / 1e6)} · ${scaled(y, "FLOP/s")}</title></circle>`)}
   </svg></div>`;
 }

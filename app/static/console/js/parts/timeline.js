@@ -8,7 +8,7 @@ const [LEFT, RIGHT, TOP, LANE, GAP] = [6, 6, 22, 34, 22];
 const [NAME_FROM, BARRIER_FROM, ZOOM] = [44, 7, 1.5];
 
 const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
-const told = (span, steps) => `${span.row.name}, ${span.row.kernel}, thread ${span.thread}, ${time((span.end - span.begin) / 1e6)} from ${time(span.begin / 1e6)}, ${plural(span.chunks, "chunk")}, then waits ${time(waitAfter(span, steps) / 1e6)}`;
+const describe = (span, steps) => `${span.row.name}, ${span.row.kernel}, thread ${span.thread}, ${time((span.end - span.begin) / 1e6)} from ${time(span.begin / 1e6)}, ${plural(span.chunks, "chunk")}, then waits ${time(waitAfter(span, steps) / 1e6)}`;
 
 function useWidth(element) {
   const [width, setWidth] = useState(0);
@@ -55,7 +55,7 @@ function Spans({ lane, steps, place, at, chosen, picked, onPick }) {
   return html`${lane.map((span) => {
     const width = Math.max(0.7, place(span.end) - place(span.begin) - 0.4);
     return html`<g key=${span.row.order} class=${`span family-${familyOf(span.row)}${span.row.name === picked ? " picked" : ""}${chosen?.row === span.row && chosen.thread === span.thread ? " chosen" : ""}`} onClick=${() => onPick(span)}>
-      <rect x=${place(span.begin)} y=${at} width=${width} height=${LANE} rx=${width > 6 ? 3 : 0}><title>${told(span, steps)}</title></rect>
+      <rect x=${place(span.begin)} y=${at} width=${width} height=${LANE} rx=${width > 6 ? 3 : 0}><title>${describe(span, steps)}</title></rect>
       ${width > NAME_FROM && html`<text x=${Math.max(place(span.begin), LEFT) + 6} y=${at + LANE / 2 + 4}>${cut(span.row.name, place(span.end) - Math.max(place(span.begin), LEFT) - 10)}</text>`}
     </g>`;
   })}`;
@@ -139,7 +139,7 @@ export function Timeline({ rows, picked, onPick }) {
         ${steps.length * BARRIER_FROM < inner * (total / (to - from)) && steps.filter(({ end }) => end >= from && end <= to).map(({ row, end }) => html`<path key=${row.order} class="barrier" d=${`M${place(end)} ${TOP - 3}V${height - GAP + 3}`} />`)}`}
     </svg>
     <p id="timeline-help" class="hidden">Left and right move between kernels, up and down between threads, plus and minus zoom, page keys pan, F shows the whole run. The Table button shows the same data as a table.</p>
-    <p class="reading mono" role="status">${chosen ? told(chosen, steps) : " "}</p>
+    <p class="reading mono" role="status">${chosen ? describe(chosen, steps) : " "}</p>
     ${isTable && html`<${Rows} lanes=${lanes} steps=${steps} />`}
   </div>`;
 }

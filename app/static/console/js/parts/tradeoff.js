@@ -49,6 +49,6 @@ export function Tradeoff({ rows, best, picked, onPick, name, short }) {
     <text class="axis" x=${LEFT} y="12" text-anchor="start">items per second · up is better</text>
     ${front.length > 1 && html`<path class="front" d=${`M${front.map(({ x, y }) => `${x} ${y}`).join("L")}`} />`}
     ${points.map(({ row, x, y, isBest }) => html`<circle key=${row.id} class=${[isBest && "best", row.served && "served", row.id === picked && "picked"].filter(Boolean).join(" ")} cx=${x} cy=${y} r=${isBest ? 7 : 5} onClick=${() => onPick(row.id)}><title>${name(row)} · ${time(row.median_s)} · ${digits(row.per_second)}/s</title></circle>`)}
-    ${named.filter(({ spot }) => spot).map(({ row, x, y, spot, isBest }) => html`<text key=${`n${row.id}`} class=${isBest ? "told best" : "told"} x=${x + spot.dx} y=${y + spot.dy}>${short(row)}</text>`)}
+    ${named.filter(({ spot }) => spot).map(({ row, x, y, spot, isBest }) => html`<text key=${`n${row.id}`} class=${isBest ? "note best" : "note"} x=${x + spot.dx} y=${y + spot.dy}>${short(row)}</text>`)}
   </svg></div>`;
 }

@@ -18,8 +18,8 @@ const SHOWN_PASSES = 2;
 export function picksOf(query, about) {
   const usual = { threads: about.threads, batch: [1, 4].filter((each) => each <= about.most_batch), backend: ["compiled"], winograd: ["auto"], passes: ["none"] };
   return Object.fromEntries(Object.entries(AXES).map(([name, { of }]) => {
-    const told = query[name]?.split(",").map((each) => of(about).find((known) => String(known) === each)).filter((each) => each !== undefined);
-    return [name, told?.length ? told : usual[name]];
+    const picked = query[name]?.split(",").map((each) => of(about).find((known) => String(known) === each)).filter((each) => each !== undefined);
+    return [name, picked?.length ? picked : usual[name]];
   }));
 }
 

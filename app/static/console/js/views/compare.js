@@ -13,14 +13,14 @@ const NOTHING = { rows: [], state: "idle" };
 
 function advance(state, event) {
   const change = (more) => state.rows.map((row) => (row.id === event.id ? { ...row, doing: undefined, ...more } : row));
-  const { event: kind, id: _, ...told } = event;
+  const { event: kind, id: _, ...fields } = event;
   switch (kind) {
     case "begin": return { ...NOTHING, state: "busy" };
     case "plan": return { ...state, rows: event.entries, rounds: event.rounds };
     case "doing": return { ...state, doing: event.text, at: event.id, rows: change({ doing: event.text }) };
-    case "answer": return { ...state, rows: change(told) };
-    case "times": return { ...state, round: event.round, rows: change(told) };
-    case "operators": return { ...state, rows: change({ walked: { rows: [], ...told } }) };
+    case "answer": return { ...state, rows: change(fields) };
+    case "times": return { ...state, round: event.round, rows: change(fields) };
+    case "operators": return { ...state, rows: change({ walked: { rows: [], ...fields } }) };
     case "done": return { ...state, state: "done" };
     case "error": return { ...state, state: "failed", problem: event.message };
     case "cancelled": return { ...state, state: "cancelled" };

@@ -14,12 +14,12 @@ import { Timeline } from "../parts/timeline.js";
 const at = (model, rest) => `models/${encodeURIComponent(model)}/${rest}`;
 
 // Kernels of a run; operators if it ran on the reference.
-function rowsOf(told, graph) {
+function rowsOf(profile, graph) {
   const byName = new Map(graph.operators.map((row) => [row.name, row]));
-  const rows = told.kernels.length
-    ? told.kernels.map((kernel, order) => ({ ...kernel, order, name: kernel.operators[0] }))
-    : told.operators.map((row, order) => ({ ...row, order, operators: [row.name], flops: byName.get(row.name)?.flops ?? 0, bytes: 0 }));
-  return rows.map((row) => ({ ...row, type: byName.get(row.name)?.type ?? "", share: told.time_us ? row.time_us / told.time_us : 0 }));
+  const rows = profile.kernels.length
+    ? profile.kernels.map((kernel, order) => ({ ...kernel, order, name: kernel.operators[0] }))
+    : profile.operators.map((row, order) => ({ ...row, order, operators: [row.name], flops: byName.get(row.name)?.flops ?? 0, bytes: 0 }));
+  return rows.map((row) => ({ ...row, type: byName.get(row.name)?.type ?? "", share: profile.time_us ? row.time_us / profile.time_us : 0 }));
 }
 
 // Samples to measure with, and the profile of the requested input.
@@ -39,27 +39,27 @@ function useProfile(model, query) {
     change({ isBusy: true, error: null });
     const get = (rest, more) => askJson(at(model, rest), { query: more, signal: stop.signal });
     // The profile first: it compiles the kernels of these sizes, which the graph then shows.
-    get("profile", asked).then(async (told) => {
+    get("profile", asked).then(async (profile) => {
       const [graph, layout] = await Promise.all([get("graph"), get("graph", { format: "layout" })]);
-      change({ graph, layout: { ...layout, name: model }, told, rows: rowsOf(told, graph), isBusy: false });
+      change({ graph, layout: { ...layout, name: model }, profile, rows: rowsOf(profile, graph), isBusy: false });
     }).catch((error) => error.name !== "AbortError" && change({ error, isBusy: false }));
     return () => stop.abort();
   }, [model, asked]);
   return [{ ...state, asked }, change, setAsked];
 }
 
-function Tiles({ told, rows }) {
+function Tiles({ profile, rows }) {
   const flops = rows.reduce((sum, row) => sum + row.flops, 0);
-  const peak = told.host?.measured?.flops_per_s * (told.threads ?? 1);
-  const rate = (flops / told.time_us) * 1e6;
-  const tiles = [["One run", time(told.time_us / 1e6)], ["Work", scaled(flops, "FLOP")], ["Rate", scaled(rate, "FLOP/s")],
-    ["Share of peak", peak ? percent(rate / peak) : "–"], ["Memory of a run", bytes(told.peak_bytes)], [told.kernels.length ? "Kernels" : "Operators", String(rows.length)]];
+  const peak = profile.host?.measured?.flops_per_s * (profile.threads ?? 1);
+  const rate = (flops / profile.time_us) * 1e6;
+  const tiles = [["One run", time(profile.time_us / 1e6)], ["Work", scaled(flops, "FLOP")], ["Rate", scaled(rate, "FLOP/s")],
+    ["Share of peak", peak ? percent(rate / peak) : "–"], ["Memory of a run", bytes(profile.peak_bytes)], [profile.kernels.length ? "Kernels" : "Operators", String(rows.length)]];
   return html`<dl class="tiles">${tiles.map(([title, text]) => html`<div key=${title} class="panel"><dt>${title}</dt><dd class="number">${text}</dd></div>`)}</dl>`;
 }
 
 export function ProfileView({ route }) {
   const { model } = route;
-  const [{ about, samples, asked, graph, layout, told, rows, error, isBusy }, change, setAsked] = useProfile(model, route.query);
+  const [{ about, samples, asked, graph, layout, profile, rows, error, isBusy }, change, setAsked] = useProfile(model, route.query);
   const [picked, setPicked] = useState(null);
   const maps = useMemo(() => {
     if (!rows || !layout) return {};
@@ -80,7 +80,7 @@ export function ProfileView({ route }) {
   };
   if (error && !about) return html`<div class="page"><p class="notice" role="alert">${error.message}</p></div>`;
   if (!about) return html`<div class="page"><p class="empty" role="status">Loading…</p></div>`;
-  const sizes = html`<${Sizes} key=${told ? "measured" : "first"} about=${about} samples=${samples} told=${told} asked=${asked} isBusy=${isBusy} onRun=${run} />`;
+  const sizes = html`<${Sizes} key=${profile ? "measured" : "first"} about=${about} samples=${samples} profile=${profile} asked=${asked} isBusy=${isBusy} onRun=${run} />`;
   const notice = error && html`<p class="notice" role="alert">${error.message}</p>`;
   if (!rows) {
     return html`<div class="page profile"><div class="title"><h1>Profile of ${model}</h1></div>
@@ -89,19 +89,19 @@ export function ProfileView({ route }) {
   const node = picked && layout.nodes.find(({ operators }) => operators.some((index) => graph.operators[index].name === picked));
   return html`<div class="page profile">
     <div class="title"><h1>Profile of ${model}</h1>
-      <p class="lead">${told.backend}, ${plural(told.threads ?? 1, "thread")}, ${told.input} of ${Object.values(told.inputs).map((dims) => dims.join("×")).join(", ")}${told.host ? ` · ${told.host.cpu}, ${told.host.level}` : ""}</p>
+      <p class="lead">${profile.backend}, ${plural(profile.threads ?? 1, "thread")}, ${profile.input} of ${Object.values(profile.inputs).map((dims) => dims.join("×")).join(", ")}${profile.host ? ` · ${profile.host.cpu}, ${profile.host.level}` : ""}</p>
       <button class="button small again" onClick=${() => saveReport(model, asked)}>Save report</button></div>
     ${sizes}${notice}
-    <${Tiles} told=${told} rows=${rows} />
+    <${Tiles} profile=${profile} rows=${rows} />
     <section class="panel block"><h2>Timeline by thread</h2><${Timeline} rows=${rows} picked=${picked} onPick=${setPicked} /></section>
-    ${told.buffers.length > 0 && html`<section class="panel block"><h2>Memory over time</h2><${Arena} told=${told} graph=${graph} picked=${picked} onPick=${setPicked} /></section>`}
+    ${profile.buffers.length > 0 && html`<section class="panel block"><h2>Memory over time</h2><${Arena} profile=${profile} graph=${graph} picked=${picked} onPick=${setPicked} /></section>`}
     <div class="columns">
       <section class="panel hot" aria-label="Time on the graph"><${Canvas} layout=${layout} heat=${maps.heat} notes=${maps.notes} selected=${node?.id} label=${`Time on the graph of ${model}`} onPick=${(each) => setPicked(each ? graph.operators[each.operators[0]].name : null)} onToggle=${toggle} onSearch=${() => null} /></section>
       <section class="panel block"><h2>Kernels by time</h2><${Table} rows=${rows} picked=${picked} onPick=${setPicked} />
         ${picked && html`<p><a href=${link("graph", model, { op: picked })}>${picked} in the graph</a></p>`}</section>
     </div>
-    ${told.kernels.length > 0 && told.host?.measured && html`<section class="panel block"><h2>Roofline</h2>
+    ${profile.kernels.length > 0 && profile.host?.measured && html`<section class="panel block"><h2>Roofline</h2>
       <p class="soft fine">Higher is faster. Kernels near the slope are limited by memory, near the flat line by arithmetic. Dot size is time. Operations are counted for the direct algorithm: Winograd kernels may exceed the line.</p>
-      <${Roofline} rows=${rows} host=${told.host} threads=${told.threads ?? 1} picked=${picked} onPick=${setPicked} /></section>`}
+      <${Roofline} rows=${rows} host=${profile.host} threads=${profile.threads ?? 1} picked=${picked} onPick=${setPicked} /></section>`}
   </div>`;
 }

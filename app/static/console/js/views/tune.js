@@ -72,12 +72,12 @@ export function TuneView({ route }) {
   const [picked, setPicked] = useState(null);
   const [state, start, cancel] = useTuning(model);
   useEffect(() => {
-    Promise.all([askJson(at(model, "tune")), askJson(at(model, "samples"))]).then(([told, listed]) => {
+    Promise.all([askJson(at(model, "tune")), askJson(at(model, "samples"))]).then(([about, listed]) => {
       const usable = listed.samples;
-      setAbout(told);
+      setAbout(about);
       setSamples(usable);
-      setPicks(picksOf(query, told));
-      if (told.needs_sample && usable.length) setSample(usable[0].name);
+      setPicks(picksOf(query, about));
+      if (about.needs_sample && usable.length) setSample(usable[0].name);
     }, setError);
   }, [model]);
   if (error) return html`<div class="page"><p class="notice" role="alert">${error.message}</p></div>`;

@@ -173,7 +173,7 @@ def resized(use: Use) -> Value:
     others: list[Any] = []
     for k, spec in enumerate(source.specs):
         given = {name: values[k] for name, values in known.items() if values is not None}
-        wanted = layer._wanted(spec.rank, **given)  # type: ignore[attr-defined]
+        wanted = layer._targets(spec.rank, **given)  # type: ignore[attr-defined]
         found = {} if wanted is None else layer._axes_of(spec.shape, wanted)  # type: ignore[attr-defined]
         axis = found.get(items.axis)
         if wanted is None or (axis is not None and (axis.scale != 1 or axis.count != axis.size)):
