@@ -54,7 +54,7 @@ def numbers(env: ShapeEnv, values: list[int], sizes: list[int]) -> list[int] | N
 
 def opened(values: list[int]) -> tuple[ShapeEnv, dict[str, int]]:
     sizes = ShapeEnv()
-    return sizes, {name: sizes.open(name, number) for name, number in zip(NAMES, values, strict=True)}
+    return sizes, {name: sizes.dynamic(name, number) for name, number in zip(NAMES, values, strict=True)}
 
 
 @given(trees(), SIZES, SIZES)
@@ -168,8 +168,8 @@ def test_a_heuristic_records_nothing() -> None:
 
 def test_zero_and_one_are_not_opened() -> None:
     sizes = ShapeEnv()
-    assert [sizes.open("n", number) for number in (0, 1)] == [0, 1]
-    assert isinstance(sizes.open("n", 2), Dim)
+    assert [sizes.dynamic("n", number) for number in (0, 1)] == [0, 1]
+    assert isinstance(sizes.dynamic("n", 2), Dim)
     assert numbers(sizes, [], [1]) is None
 
 
