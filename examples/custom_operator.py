@@ -27,18 +27,18 @@ class Sub(engine.Layer):
         x (N, 3), y (M,)  ->  wide (N, 4), narrow (N, 3), in the order in which the network uses them first.
     """
 
-    # A field of this type is given the shapes that the file announces: here they tell which result is which.
+    # Shapes of operands and results in the file. Here they tell which result is which.
     annotations: engine.Annotations
 
     def infer(self, x: engine.TensorSpec, y: object, *weights: object) -> Any:
-        """What forward will return: the same arguments, as shapes and dtypes."""
+        """Return shape and dtype of each result; the arguments are shapes and dtypes, too."""
         return self._in_order([engine.TensorSpec((x.shape[0], width), x.dtype) for width in (4, 3)])
 
     # Operands first, in the order of the line; then the attributes by name, with "_" for ".".
     def forward(
         self, x: Array, y: Array, w: Array, k: Array, lin_weight: Array, lin_bias: Array, pnnx_00: Array
     ) -> Any:
-        """Both results, or the only one that is used."""
+        """Return both results, or the only one that is used."""
         wide = x @ lin_weight.T + lin_bias + pnnx_00 * y.mean(dtype=y.dtype)
         narrow = (x @ w) * k[0] + k[1]
         return self._in_order([wide, narrow])
