@@ -19,6 +19,7 @@ from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
 from engine.layers.onnx.indexing.reverse_sequence import checked_lengths, turned
 from engine.layers.onnx.operands.adapter import present, selected
+from engine.layers.onnx.products.quantise import bytes_between
 from engine.layers.onnx.recurrent.recurrent_activations import Activation, activation
 from engine.layers.operands.fitting import check_shape
 from engine.layers.operands.precision import working_dtype
@@ -340,3 +341,24 @@ class OnnxRNN(OnnxRecurrent):
     def _step(self, cell: Cell, product_: Array, states: Sequence[Array], size: int) -> list[Array]:
         (h,) = states
         return [cell.activations[0](self._clipped(product_ + h @ cell.recurrent))]
+
+
+@register("DynamicQuantizeLSTM")
+class DynamicQuantizeLSTM(OnnxLSTM):
+    """LSTM whose input, and in every step H of all rows, is rounded to 255 steps over its extremes and zero.
+
+    Weights are already dequantised.
+    """
+
+    def _run(self, x: Array, given: Operands) -> list[Array]:
+        return super()._run(rounded(x), given)
+
+    def _step(self, cell: Cell, product_: Array, states: Sequence[Array], size: int) -> list[Array]:
+        h, *others = states
+        return super()._step(cell, product_, [rounded(h), *others], size)
+
+
+def rounded(x: Array) -> Array:
+    """Quantise x with DynamicQuantizeLinear and dequantise it."""
+    codes, scale, zero = bytes_between(x)
+    return np.asarray((codes.astype(x.dtype) - zero) * scale.astype(x.dtype))

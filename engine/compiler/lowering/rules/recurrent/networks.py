@@ -26,8 +26,7 @@ from engine.compiler.storage import View, constant, row_major, spaced_rows
 from engine.graph.operand import RuntimeOperand
 from engine.ir.strided import Strided
 from engine.layers.definition.layer import Layer
-from engine.layers.onnx.recurrent.recurrent import OnnxGRU, OnnxLSTM, OnnxRecurrent, OnnxRNN
-from engine.layers.onnx.recurrent.rounded_recurrent import DynamicQuantizeLSTM
+from engine.layers.onnx.recurrent.recurrent import DynamicQuantizeLSTM, OnnxGRU, OnnxLSTM, OnnxRecurrent, OnnxRNN
 from engine.layers.recurrent.recurrent import GRU, LSTM, RNN, Recurrent
 from engine.tensor import Array, TensorSpec, spec_of
 

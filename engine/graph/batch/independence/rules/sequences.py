@@ -16,8 +16,7 @@ from engine.layers.attention.multihead import WEIGHTS, MultiheadAttention
 from engine.layers.onnx.attention.attention import OnnxAttention, RotaryEmbedding
 from engine.layers.onnx.attention.grouped_attention import CausalMask, GroupQueryAttention
 from engine.layers.onnx.attention.state_space import LinearAttention
-from engine.layers.onnx.recurrent.recurrent import OnnxRecurrent
-from engine.layers.onnx.recurrent.rounded_recurrent import DynamicQuantizeLSTM
+from engine.layers.onnx.recurrent.recurrent import DynamicQuantizeLSTM, OnnxRecurrent
 from engine.layers.recurrent.recurrent import Recurrent
 
 
