@@ -9,6 +9,7 @@ const levelOf = (k) => LEVELS.filter((limit) => k >= limit).length;
 const grown = ({ x, y, width, height }) => ({ x: x - width / 2, y: y - height / 2, width: 2 * width, height: 2 * height });
 // A block unfolds when zoomed in until it takes this share of the window, and folds again when zoomed out.
 const [NEAR, NEAR_SHARE] = [1.2, 0.3];
+const NOTE_WIDTH = 56;
 const holds = (outer, inner) => inner.x >= outer.x && inner.y >= outer.y && inner.x + inner.width <= outer.x + outer.width && inner.y + inner.height <= outer.y + outer.height;
 
 // Next to a node in the direction of an arrow key.
@@ -27,8 +28,9 @@ export function Canvas({ layout: given, selected, found, heat, notes, label, onP
   const [size, setSize] = useState(null);
   const layout = useMemo(() => {
     const shown = wrapped(given, size);
-    return { ...shown, x: 0, y: 0, edges: shown.edges.map((edge) => ({ ...edge, bounds: boundsOf(edge) })) };
-  }, [given, size]);
+    const width = shown.width + (notes ? NOTE_WIDTH : 0);
+    return { ...shown, x: 0, y: 0, width, edges: shown.edges.map((edge) => ({ ...edge, bounds: boundsOf(edge) })) };
+  }, [given, size, Boolean(notes)]);
   const [element, group, known] = [useRef(null), useRef(null), useRef(null)];
   const [scene, setScene] = useState({ seen: { x: 0, y: 0, width: 0, height: 0 }, level: LEVELS.length });
   const windows = useRef(new Set());

@@ -1,4 +1,4 @@
-// Overview of the graph with the visible window; click or drag to move it.
+// Overview of the graph with the visible window; click or drag to move it. Hidden while the whole graph is visible.
 import { html, useEffect, useRef } from "../html.js";
 
 const WIDTH = 148;
@@ -13,6 +13,8 @@ export function Minimap({ layout, view, onWindow }) {
     if (!frame.current) return;
     const place = { x: x * k + left, y: y * k, width: width * k, height: height * k };
     for (const [name, value] of Object.entries(place)) frame.current.setAttribute(name, value);
+    const isAll = x <= 0 && y <= 0 && x + width >= layout.width && y + height >= layout.height;
+    frame.current.ownerSVGElement.style.visibility = isAll ? "hidden" : "visible";
   }), [layout]);
   const go = (event) => {
     if (event.type === "pointermove" && !event.buttons) return;

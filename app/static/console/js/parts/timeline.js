@@ -5,7 +5,7 @@ import { familyOf } from "./families.js";
 import { lanesOf, shownSpans, ticks, waitAfter } from "./spans.js";
 
 const [LEFT, RIGHT, TOP, LANE, GAP] = [6, 6, 22, 34, 22];
-const [NAME_FROM, BARRIER_FROM, ZOOM] = [44, 7, 1.5];
+const [NAME_FROM, BARRIER_FROM, ZOOM, LABEL_WIDTH] = [44, 7, 1.5, 50];
 
 const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
 const describe = (span, steps) => `${span.row.name}, ${span.row.kernel}, thread ${span.thread}, ${time((span.end - span.begin) / 1e6)} from ${time(span.begin / 1e6)}, ${plural(span.chunks, "chunk")}, then waits ${time(waitAfter(span, steps) / 1e6)}`;
@@ -81,6 +81,7 @@ export function Timeline({ rows, picked, onPick }) {
   useEffect(() => setChosen(null), [rows]);
   const inner = Math.max(1, width - LEFT - RIGHT);
   const place = (at) => LEFT + ((at - from) / (to - from)) * inner;
+  const isAtEnd = (at) => place(at) > width - LABEL_WIDTH;
   const height = TOP + lanes.length * (LANE + GAP);
   const choose = (span) => {
     setChosen(span);
@@ -128,7 +129,7 @@ export function Timeline({ rows, picked, onPick }) {
     <svg ref=${element} class="lanes" height=${height} tabindex="0" role="application" aria-label=${`Timeline of ${plural(lanes.length, "thread")}, ${time(total / 1e6)}`} aria-describedby="timeline-help" onKeyDown=${onKeyDown} ...${pointer}>
       <defs><pattern id="waits" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect class="ground" width="6" height="6" /><path class="hatch" d="M0 0V6" /></pattern></defs>
       ${width > 0 && html`
-        ${ticks(from, to, Math.max(2, width / 150)).map((at) => html`<g key=${at} class="tick"><path d=${`M${place(at)} ${TOP - 4}V${height}`} /><text x=${place(at) + 4} y=${TOP - 9}>${time(at / 1e6)}</text></g>`)}
+        ${ticks(from, to, Math.max(2, width / 150)).map((at) => html`<g key=${at} class="tick"><path d=${`M${place(at)} ${TOP - 4}V${height}`} /><text x=${place(at) + (isAtEnd(at) ? -4 : 4)} y=${TOP - 9} text-anchor=${isAtEnd(at) ? "end" : "start"}>${time(at / 1e6)}</text></g>`)}
         ${lanes.map(({ thread, spans, busy }, number) => {
           const at = TOP + number * (LANE + GAP);
           return html`<g key=${thread}>
