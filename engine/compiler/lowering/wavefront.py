@@ -37,7 +37,7 @@ class _Layer:
         if not isinstance(step, KernelStep) or not isinstance(step.kernel, Recurrence):
             return None
         kernel = step.kernel
-        return cls(step, kernel) if kernel.ahead is not None and kernel.chunks == kernel.batch == 1 else None
+        return cls(step, kernel) if kernel.hoisted is not None and kernel.chunks == kernel.batch == 1 else None
 
     @property
     def sequence(self) -> tuple[Pointer, ...]:
@@ -53,10 +53,10 @@ class _Layer:
     def reads(self, other: _Layer) -> bool:
         """Return whether its input is the other's sequence, step by step."""
         kernel, theirs, source = self.kernel, other.kernel, self.step.pointers[0]
-        if theirs.sequence is None or kernel.ahead is None:
+        if theirs.sequence is None or kernel.hoisted is None:
             return False
         is_there = source in other.sequence and is_same(kernel.source.steps, theirs.sequence.steps)
-        return is_there and is_same(kernel.steps, theirs.steps) and kernel.ahead.width <= theirs.units
+        return is_there and is_same(kernel.steps, theirs.steps) and kernel.hoisted.width <= theirs.units
 
     def conflicts_with(self, other: _Layer) -> bool:
         """Return whether one writes memory that the other uses, except the sequence between them."""

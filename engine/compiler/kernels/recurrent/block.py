@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from engine.compiler.codegen.ir import Function, Index, Module, Value, constant, vector
 from engine.compiler.kernels.channels import Panel, starts_of, width_of
-from engine.compiler.kernels.recurrent.ahead import Ahead, Job
 from engine.compiler.kernels.recurrent.cells import GATES, CellKind, gru, lstm, plain
+from engine.compiler.kernels.recurrent.hoisted_projection import Hoisting, Job
 
 # Elements of the state multiplied per iteration.
 UNROLL = 4
@@ -34,7 +34,7 @@ class BlockCode:
         source, target: distance of rows of the input projection and of the output sequence.
         pitch: distance of rows of the states.
         writes: whether a sequence is written.
-        ahead: blocking of the input projection, of which one job is done meanwhile; ``ring`` is its step distance.
+        hoisted: blocking of the input projection, of which one job is done meanwhile; ``ring`` is its step distance.
     """
 
     name: str
@@ -47,7 +47,7 @@ class BlockCode:
     target: int
     pitch: int
     writes: bool
-    ahead: Ahead | None = None
+    hoisted: Hoisting | None = None
     ring: int = 0
 
     @property
@@ -69,14 +69,14 @@ def emit_block(module: Module, code: BlockCode) -> str:
     backward, else 0; and the input, weights and result of the job that is done meanwhile.
     """
     names = ("weights", "state", "source", "own", "following", "target")
-    further = ("input", "input_weights", "ring") if code.ahead is not None else ()
+    further = ("input", "input_weights", "ring") if code.hoisted is not None else ()
     pointers = [("ptr", name) for name in names], [("ptr", name) for name in further]
     f = module.inner(code.name, [*pointers[0], ("i64", "backward"), *pointers[1]])
     given, meanwhile = f.parameters[: len(names) + 1], f.parameters[len(names) + 1 :]
     job = None
-    if code.ahead is not None:
+    if code.hoisted is not None:
         lanes = code.panel[0][0]
-        job = Job(f, code.ahead, lanes, code.ring, *meanwhile)
+        job = Job(f, code.hoisted, lanes, code.ring, *meanwhile)
     _BlockWriter(code, f, job, *given).emit()
     f.finish()
     return code.name
@@ -131,7 +131,7 @@ class _BlockWriter:
         strides = [step, f.mul(step, floats)]
         done = 0
         if self.job is not None:
-            done = self.job.ahead.depth
+            done = self.job.hoisted.depth
             places, parts = self._run(places, strides, parts, done, self.job)
         places, parts = self._run(places, strides, parts, code.taps - done)
         while len(parts) > 1:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from engine.compiler.codegen.host import Host
 from engine.compiler.kernels.channels import vectors_of
-from engine.compiler.kernels.recurrent.ahead import Ahead
+from engine.compiler.kernels.recurrent.hoisted_projection import Hoisting
 from engine.ir.dims import hint
 
 # Candidates: vectors of units, rows and partial sums.
@@ -68,9 +68,9 @@ def choose_blocking(host: Host, *, gates: int, units: int, taps: int, batch: int
     return best[1]
 
 
-def choose_ahead(
+def choose_hoisting(
     host: Host, *, gates: int, units: int, steps: int, batch: int, width: int
-) -> tuple[Blocking, Ahead] | None:
+) -> tuple[Blocking, Hoisting] | None:
     """Return the blocking for interleaving the input projection with the recurrence; None if that does not pay.
 
     It pays if weights beyond the first-level cache serve a single row, and both computations fit in registers.
@@ -91,7 +91,7 @@ def choose_ahead(
     block = min(MOST_STEPS, (host.registers - SPARE - gates * fitting[0]) // vectors)
     if block < FEWEST_STEPS or hint(steps) < 2 * block:
         return None
-    return Blocking(fitting[0], 1, 1), Ahead(width, block, vectors, width // parts)
+    return Blocking(fitting[0], 1, 1), Hoisting(width, block, vectors, width // parts)
 
 
 def is_shared(host: Host, *, weight_bytes: int, batch: int) -> bool:

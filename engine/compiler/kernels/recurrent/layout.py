@@ -12,9 +12,9 @@ import numpy as np
 from engine.compiler.codegen.ir import Sizes
 from engine.compiler.kernels.channels import Panel, panels_of, width_of
 from engine.compiler.kernels.kernel import Kernel, derived
-from engine.compiler.kernels.recurrent.ahead import Ahead
 from engine.compiler.kernels.recurrent.blocking import Blocking
 from engine.compiler.kernels.recurrent.cells import GATES, CellKind
+from engine.compiler.kernels.recurrent.hoisted_projection import Hoisting
 from engine.compiler.kernels.recurrent.packing import gate_rows, packed_panels, spread, widths
 from engine.ir.dims import hint
 from engine.tensor import Array
@@ -66,10 +66,10 @@ class Layout(Kernel):
         steps, batch: of the sequence.
         units: of a gate.
         projected: width of h after its projection, or 0.
-        source: strides of the input projection, panel by panel, gate by gate; of the input itself if ``ahead`` is set.
+        source: strides of the input projection, panel by panel, gate by gate; of the input itself with ``hoisted``.
         sequence: strides of h at every step; None if it is not needed.
         initial, final: strides of h, and of c for an LSTM; None if not needed.
-        ahead: blocking of the input projection if the kernel computes it.
+        hoisted: blocking of the input projection if the kernel computes it.
         rounds: round h to bytes before it is multiplied; needs a chunk of all rows and units in whole vectors.
         waits: wait for the steps of the layer below, which runs in parallel.
         publishes: publish the number of finished steps for the layer above.
@@ -86,7 +86,7 @@ class Layout(Kernel):
     final: tuple[States | None, ...]
     blocking: Blocking
     projected: int = 0
-    ahead: Ahead | None = None
+    hoisted: Hoisting | None = None
     rounds: bool = False
     waits: bool = False
     publishes: bool = False
@@ -98,7 +98,7 @@ class Layout(Kernel):
 
     @property
     def min_sizes(self) -> Sequence[tuple[int, int]]:
-        return () if self.ahead is None else ((self.steps, self.ahead.steps),)
+        return () if self.hoisted is None else ((self.steps, self.hoisted.steps),)
 
     @property
     def directions(self) -> int:
@@ -110,7 +110,7 @@ class Layout(Kernel):
         """Number of pointer arguments."""
         finals = sum(each is not None for each in self.final)
         ends = self.directions * (1 + (self.sequence is not None)) + len(self.initial) + finals
-        return ends + 2 + (self.ahead is not None) + self.waits + self.publishes + bool(self.groups)
+        return ends + 2 + (self.hoisted is not None) + self.waits + self.publishes + bool(self.groups)
 
     @property
     def gates(self) -> int:
@@ -147,7 +147,7 @@ class Layout(Kernel):
     def direction_floats(self) -> int:
         """Packed floats of a direction."""
         recurrent = len(self.panels) * self.panel_floats + len(self.projection_panels) * self.projection_floats
-        return recurrent + (0 if self.ahead is None else self.gate_floats * (1 + self.ahead.width))
+        return recurrent + (0 if self.hoisted is None else self.gate_floats * (1 + self.hoisted.width))
 
     @property
     def gate_floats(self) -> int:
@@ -157,7 +157,7 @@ class Layout(Kernel):
     @property
     def ring_floats(self) -> int:
         """Floats of a direction's ring: two blocks of input projections, and the input of one of them."""
-        return 0 if self.ahead is None else self.ahead.steps * (2 * self.gate_floats + self.ahead.pitch)
+        return 0 if self.hoisted is None else self.hoisted.steps * (2 * self.gate_floats + self.hoisted.pitch)
 
     @property
     def pitch(self) -> int:
@@ -197,14 +197,14 @@ class Layout(Kernel):
 
     @property
     def flops(self) -> int:
-        width = self.taps + (0 if self.ahead is None else self.ahead.width)
+        width = self.taps + (0 if self.hoisted is None else self.hoisted.width)
         weights = self.gates * self.units * width + self.projected * self.units
         return 2 * self.steps * self.batch * self.directions * weights
 
     @property
     def packing(self) -> object:
         """Key of everything that the order of packed weights depends on."""
-        return self.cell, self.panels, self.projection_panels, self.ahead, self.units, self.projected, self.host.lanes
+        return self.cell, self.panels, self.projection_panels, self.hoisted, self.units, self.projected, self.host.lanes
 
     def pack(self, weights: Sequence[CellWeights]) -> Array:
         """Return the weights of every direction in the order the code reads them."""
@@ -218,9 +218,9 @@ class Layout(Kernel):
             if each.projection is not None:
                 rows = gate_rows(self.projection_panels, 1, self.projected)
                 packed.append(packed_panels(each.projection, rows))
-            if self.ahead is not None and each.input is not None and each.input_bias is not None:
+            if self.hoisted is not None and each.input is not None and each.input_bias is not None:
                 order = np.concatenate(gate_rows(self.panels, self.gates, self.units))
                 packed.append(spread(each.input_bias, order))
-                together = self.ahead.vectors * self.host.lanes
+                together = self.hoisted.vectors * self.host.lanes
                 packed.append(packed_panels(each.input, np.split(order, len(order) // together)))
         return np.concatenate(packed)

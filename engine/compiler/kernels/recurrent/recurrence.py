@@ -1,6 +1,6 @@
 """Recurrence: one layer of an LSTM, GRU or plain recurrent network over all its steps, in one or both directions.
 
-The input projection is computed beforehand for all steps, or by the kernel a few steps ahead (``ahead``). A chunk is
+The input projection is computed beforehand for all steps, or by the kernel a few steps ahead (``hoisted``). A chunk is
 some rows of the batch in one direction. Its states are in scratch memory, h twice, because one is read while the next
 is written; the recurrent weights are packed so that a step reads them once, sequentially.
 
@@ -18,10 +18,10 @@ from dataclasses import dataclass
 
 from engine.compiler.codegen.ir import Module
 from engine.compiler.kernels.channels import Panel
-from engine.compiler.kernels.recurrent.ahead import Ahead, emit_job
-from engine.compiler.kernels.recurrent.ahead_writer import AheadWriter
 from engine.compiler.kernels.recurrent.block import BlockCode, emit_block
 from engine.compiler.kernels.recurrent.cells import CellKind
+from engine.compiler.kernels.recurrent.hoisted_projection import Hoisting, emit_job
+from engine.compiler.kernels.recurrent.hoisted_writer import HoistedWriter
 from engine.compiler.kernels.recurrent.layout import Layout
 from engine.compiler.kernels.recurrent.shared_writer import SharedWriter
 from engine.compiler.kernels.recurrent.writer import Writer
@@ -48,18 +48,18 @@ class Recurrence(Layout):
         if writer.counts is not None:
             SharedWriter(writer, self.groups, writer.counts, writer.chunk).emit()
             return
-        if self.ahead is None:
+        if self.hoisted is None:
             writer.emit(writer.steps)
             return
-        busy = emit_block(module, self._code_of(1, self.panels[0], self.cell, self.ahead))
-        job = emit_job(module, f"{self.name}_job", self.ahead, self.host.lanes, self.gate_floats)
-        writer.emit(AheadWriter(writer, self.ahead, busy, job).steps)
+        busy = emit_block(module, self._code_of(1, self.panels[0], self.cell, self.hoisted))
+        job = emit_job(module, f"{self.name}_job", self.hoisted, self.host.lanes, self.gate_floats)
+        writer.emit(HoistedWriter(writer, self.hoisted, busy, job).steps)
 
-    def _code_of(self, rows: int, panel: Panel, cell: CellKind | None, ahead: Ahead | None = None) -> BlockCode:
+    def _code_of(self, rows: int, panel: Panel, cell: CellKind | None, hoisted: Hoisting | None = None) -> BlockCode:
         is_last = cell is None or not self.projected
         kind = cell or "projection"
         return BlockCode(
-            name=f"{self.name}_{kind}_{rows}_{'_'.join(str(real) for _, real in panel)}{'_ahead' if ahead else ''}",
+            name=f"{self.name}_{kind}_{rows}_{'_'.join(str(real) for _, real in panel)}{'_hoisted' if hoisted else ''}",
             cell=cell,
             rows=rows,
             panel=panel,
@@ -69,6 +69,6 @@ class Recurrence(Layout):
             target=0 if self.sequence is None else self.sequence.rows,
             pitch=self.pitch,
             writes=is_last and self.sequence is not None,
-            ahead=ahead,
+            hoisted=hoisted,
             ring=self.gate_floats,
         )

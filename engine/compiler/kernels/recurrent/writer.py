@@ -35,7 +35,7 @@ class Writer:
         self.weights = self.f.at(next(given), self.f.mul(self.direction, kernel.direction_floats))
         self.initial = [next(given) for _ in kernel.initial]
         self.scratch = next(given)
-        self.ring = None if kernel.ahead is None else next(given)
+        self.ring = None if kernel.hoisted is None else next(given)
         self.final = [None if each is None else next(given) for each in kernel.final]
         self.below, self.own = (
             next(given) if takes_sizes else None for takes_sizes in (kernel.waits, kernel.publishes)

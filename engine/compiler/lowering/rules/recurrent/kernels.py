@@ -14,15 +14,15 @@ from engine.compiler.kernels.channels import Panel, panels_of
 from engine.compiler.kernels.convolution.conv import Conv
 from engine.compiler.kernels.convolution.tiles import choose_tile
 from engine.compiler.kernels.kernel import Strides
-from engine.compiler.kernels.recurrent.ahead import Ahead
 from engine.compiler.kernels.recurrent.blocking import (
     Blocking,
-    choose_ahead,
     choose_blocking,
     choose_groups,
+    choose_hoisting,
     is_shared,
 )
 from engine.compiler.kernels.recurrent.cells import GATES, CellKind
+from engine.compiler.kernels.recurrent.hoisted_projection import Hoisting
 from engine.compiler.kernels.recurrent.layout import CellWeights, States, Steps
 from engine.compiler.kernels.recurrent.packing import gate_rows, spread, widths
 from engine.compiler.kernels.recurrent.progress import LINE_WORDS
@@ -99,13 +99,15 @@ class RecurrentLayer:
         return int(self.weights[0].cell.hidden.shape[1])
 
     @cached_property
-    def _way(self) -> tuple[Blocking, Ahead | None]:
+    def _way(self) -> tuple[Blocking, Hoisting | None]:
         """Return the blocking of the recurrence, and whether it computes the input product itself."""
         host, gates = self.context.host, GATES[self.cell]
         width = self.weights[0].input.shape[1]
         is_plain = self.taps == self.units and self.weights[0].cell.projection is None
         if is_plain and self._pieces == 1 and not self._is_shared:
-            found = choose_ahead(host, gates=gates, units=self.units, steps=self.count, batch=self.batch, width=width)
+            found = choose_hoisting(
+                host, gates=gates, units=self.units, steps=self.count, batch=self.batch, width=width
+            )
             if found is not None:
                 return found
         return choose_blocking(host, gates=gates, units=self.units, taps=self.taps, batch=self.batch), None
@@ -191,7 +193,7 @@ class RecurrentLayer:
             if kept is None:
                 packed = self._packed(kernel)
                 kept = [packed, row_major(kernel.scratch_shape, self.context.dtype)]
-                if kernel.ahead is not None:
+                if kernel.hoisted is not None:
                     kept.append(row_major((kernel.directions, kernel.ring_floats), self.context.dtype))
             counts = row_major((words_of(kernel.groups), LINE_WORDS), np.dtype(np.int64)) if kernel.groups else None
             if counts is not None:
@@ -245,7 +247,7 @@ class RecurrentLayer:
             initial=tuple(map(_states_of, initial)),
             final=tuple(None if each is None else _states_of(each) for each in final),
             blocking=self._way[0],
-            ahead=self._way[1],
+            hoisted=self._way[1],
             rounds=self._checked_rounds(),
             groups=self._groups,
         )

@@ -11,16 +11,16 @@ import pytest
 from engine.compiler.codegen.host import Host, describe
 from engine.compiler.codegen.ir import Module
 from engine.compiler.kernels.channels import panels_of
-from engine.compiler.kernels.recurrent.ahead import Ahead
 from engine.compiler.kernels.recurrent.blocking import (
     SHARED_SIZE,
     Blocking,
-    choose_ahead,
     choose_blocking,
     choose_groups,
+    choose_hoisting,
     is_shared,
 )
 from engine.compiler.kernels.recurrent.cells import GATES, CellKind
+from engine.compiler.kernels.recurrent.hoisted_projection import Hoisting
 from engine.compiler.kernels.recurrent.layout import CellWeights, States, Steps
 from engine.compiler.kernels.recurrent.packing import gate_rows, spread
 from engine.compiler.kernels.recurrent.progress import LINE_WORDS
@@ -146,16 +146,16 @@ def computed(
     return np.moveaxis(parts, 2, 1), finals
 
 
-def computed_ahead(level: str, case: Case, ahead: Ahead, blocking: Blocking, at_end: bool) -> None:
+def computed_hoisted(level: str, case: Case, hoisted: Hoisting, blocking: Blocking, at_end: bool) -> None:
     """Compare a kernel that computes its own input projection with the formulas."""
-    host, count, x = describe(level), len(case.backward), numbers(case.steps, 1, ahead.width)
+    host, count, x = describe(level), len(case.backward), numbers(case.steps, 1, hoisted.width)
     rows = GATES[case.cell] * case.units
-    input, bias = numbers(rows, ahead.width, scale=ahead.width**-0.5), numbers(rows)
-    pitch, out = ahead.width + case.gap, case.width + case.gap
+    input, bias = numbers(rows, hoisted.width, scale=hoisted.width**-0.5), numbers(rows)
+    pitch, out = hoisted.width + case.gap, case.width + case.gap
     ways = [-1 if back else 1 for back in case.backward]
     states = tuple(States(width, width) for width in case.states)
     kernel = Recurrence(
-        host=host, cell=case.cell, steps=case.steps, batch=1, units=case.units, ahead=ahead, blocking=blocking,
+        host=host, cell=case.cell, steps=case.steps, batch=1, units=case.units, hoisted=hoisted, blocking=blocking,
         source=Steps(tuple(way * pitch for way in ways), 0),
         sequence=Steps(tuple(way * count * out for way in ways), 0), initial=states, final=states,
     )  # fmt: skip
@@ -164,7 +164,7 @@ def computed_ahead(level: str, case: Case, ahead: Ahead, blocking: Blocking, at_
         return guarded_array(array, at_end=at_end)
 
     spaced = np.full((case.steps, pitch), np.nan, np.float32)
-    spaced[:, : ahead.width] = x[:, 0]
+    spaced[:, : hoisted.width] = x[:, 0]
     source = guarded(spaced.reshape(-1)[: spaced.size - case.gap])
     sequence = guarded(np.full(case.steps * count * out - case.gap, 7, np.float32))
     initial = [numbers(count, 1, width) for width in case.states]
@@ -271,23 +271,25 @@ def test_nothing_before_its_memory_is_touched(level: str, cell: CellKind) -> Non
 
 
 @together(
-    ("level", LEVELS), ("cell", CELLS), ("ahead", [Ahead(24, 4, 1, 24), Ahead(30, 3, 2, 30), Ahead(96, 2, 2, 24)])
+    ("level", LEVELS),
+    ("cell", CELLS),
+    ("hoisted", [Hoisting(24, 4, 1, 24), Hoisting(30, 3, 2, 30), Hoisting(96, 2, 2, 24)]),
 )
-def test_the_inputs_product_may_be_made_ahead(level: str, cell: CellKind, ahead: Ahead) -> None:
+def test_the_inputs_product_may_be_made_ahead(level: str, cell: CellKind, hoisted: Hoisting) -> None:
     case = Case(cell=cell, units=32, steps=11, backward=(False, True), gap=3)
-    computed_ahead(level, case, ahead, Blocking(2, 1, 1), at_end=True)
-    computed_ahead(level, case, ahead, Blocking(1, 1, 1), at_end=False)
-    computed_ahead(level, replace(case, steps=8, backward=(True,)), ahead, Blocking(1, 1, 1), at_end=True)
+    computed_hoisted(level, case, hoisted, Blocking(2, 1, 1), at_end=True)
+    computed_hoisted(level, case, hoisted, Blocking(1, 1, 1), at_end=False)
+    computed_hoisted(level, replace(case, steps=8, backward=(True,)), hoisted, Blocking(1, 1, 1), at_end=True)
 
 
 def test_interleaving_needs_registers_for_both_and_weights_from_far() -> None:
     wide, narrow = describe("avx512"), describe("avx2")
 
-    def found(host: Host, **changed: int) -> tuple[Blocking, Ahead] | None:
-        return choose_ahead(host, **{"gates": 4, "units": 128, "steps": 100, "batch": 1, "width": 64, **changed})
+    def found(host: Host, **changed: int) -> tuple[Blocking, Hoisting] | None:
+        return choose_hoisting(host, **{"gates": 4, "units": 128, "steps": 100, "batch": 1, "width": 64, **changed})
 
-    assert found(wide) == (Blocking(2, 1, 1), Ahead(64, 8, 1, 64))
-    assert found(wide, width=256) == (Blocking(2, 1, 1), Ahead(256, 8, 2, 128))
+    assert found(wide) == (Blocking(2, 1, 1), Hoisting(64, 8, 1, 64))
+    assert found(wide, width=256) == (Blocking(2, 1, 1), Hoisting(256, 8, 2, 128))
     assert found(narrow) is None
     for changed in ({"batch": 2}, {"units": 130}, {"units": 32}, {"steps": 15}, {"width": 257}):
         assert found(wide, **changed) is None

@@ -14,7 +14,7 @@ from engine.compiler.codegen.ir import Function, Index, Module, Value, vector
 
 
 @dataclass(frozen=True, slots=True)
-class Ahead:
+class Hoisting:
     """Blocking of the input projection. A job adds part of the input to some vectors of gates for all steps of a block.
 
     Args:
@@ -55,7 +55,7 @@ class Job:
     """
 
     f: Function
-    ahead: Ahead
+    hoisted: Hoisting
     lanes: int
     pitch: int
     input: Value
@@ -68,13 +68,13 @@ class Job:
 
     def multiply(self, index: Index, offset: int, sums: Sequence[Value]) -> list[Value]:
         """Add the input value at ``index + offset`` of every step times its weights; return the new sums."""
-        f, vectors = self.f, self.ahead.vectors
+        f, vectors = self.f, self.hoisted.vectors
         row = f.at(f.at(self.weights, f.mul(index, vectors * self.lanes)), offset * vectors * self.lanes)
         weights = [f.load(vector(self.lanes), f.at(row, k * self.lanes)) for k in range(vectors)]
         at = f.at(f.at(self.input, index), offset)
         result: list[Value] = []
-        for step in range(self.ahead.steps):
-            value = f.splat(f.load("float", f.at(at, step * self.ahead.pitch)), self.lanes)
+        for step in range(self.hoisted.steps):
+            value = f.splat(f.load("float", f.at(at, step * self.hoisted.pitch)), self.lanes)
             result += [
                 f.fma(value, weight, total)
                 for weight, total in zip(weights, sums[step * vectors : (step + 1) * vectors], strict=True)
@@ -87,16 +87,16 @@ class Job:
             self.f.store(value, place)
 
     def _places(self) -> list[Value]:
-        steps, vectors = range(self.ahead.steps), range(self.ahead.vectors)
+        steps, vectors = range(self.hoisted.steps), range(self.hoisted.vectors)
         return [self.f.at(self.result, step * self.pitch + k * self.lanes) for step in steps for k in vectors]
 
 
-def emit_job(module: Module, name: str, ahead: Ahead, lanes: int, pitch: int) -> str:
+def emit_job(module: Module, name: str, hoisted: Hoisting, lanes: int, pitch: int) -> str:
     """Write a function that does a single job, given the addresses of input, weights and result; return its name."""
     f = module.inner(name, [("ptr", each) for each in ("input", "weights", "result")])
-    job = Job(f, ahead, lanes, pitch, *f.parameters)
-    unroll = next(each for each in (4, 2, 1) if ahead.depth % each == 0)
-    with f.loop(0, ahead.depth, unroll, carry=job.begin()) as loop:
+    job = Job(f, hoisted, lanes, pitch, *f.parameters)
+    unroll = next(each for each in (4, 2, 1) if hoisted.depth % each == 0)
+    with f.loop(0, hoisted.depth, unroll, carry=job.begin()) as loop:
         sums = loop.carried
         for k in range(unroll):
             sums = job.multiply(loop.index, k, sums)

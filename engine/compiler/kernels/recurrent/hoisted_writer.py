@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from engine.compiler.codegen.ir import Index, Value, as_value
-from engine.compiler.kernels.recurrent.ahead import Ahead
 from engine.compiler.kernels.recurrent.block import copy_row
+from engine.compiler.kernels.recurrent.hoisted_projection import Hoisting
 from engine.compiler.kernels.recurrent.progress import publish, wait_for
 from engine.compiler.kernels.recurrent.writer import Writer
 
 
 @dataclass(frozen=True, slots=True)
-class AheadWriter:
+class HoistedWriter:
     """Writer of the blocks of steps.
 
     Args:
@@ -23,13 +23,13 @@ class AheadWriter:
     """
 
     writer: Writer
-    ahead: Ahead
+    hoisted: Hoisting
     busy: str
     job: str
 
     def steps(self) -> None:
         """Write the jobs of the first block; then each block's recurrence mixed with the jobs of the next block."""
-        f, size = self.writer.f, self.ahead.steps
+        f, size = self.writer.f, self.hoisted.steps
         self._open(0)
         self._jobs_alone(0, 0)
         with f.loop(0, self._blocks) as block:
@@ -60,7 +60,7 @@ class AheadWriter:
 
     @property
     def _blocks(self) -> int:
-        return -(-self.writer.kernel.steps // self.ahead.steps)
+        return -(-self.writer.kernel.steps // self.hoisted.steps)
 
     @property
     def _calls(self) -> int:
@@ -71,11 +71,11 @@ class AheadWriter:
     def _jobs(self) -> int:
         """Jobs per block of steps."""
         kernel = self.writer.kernel
-        return kernel.gate_floats // (self.ahead.vectors * kernel.host.lanes) * self.ahead.parts
+        return kernel.gate_floats // (self.hoisted.vectors * kernel.host.lanes) * self.hoisted.parts
 
     def _origin(self, block: Index) -> Index:
         """Return the first step of a block; the last block is shifted back to be complete."""
-        f, size = self.writer.f, self.ahead.steps
+        f, size = self.writer.f, self.hoisted.steps
         return f.minimum(f.mul(block, size), self.writer.kernel.steps - size)
 
     @property
@@ -87,12 +87,12 @@ class AheadWriter:
     def _half(self, block: Index) -> Value:
         """Return the address of a block's gates."""
         f = self.writer.f
-        return f.at(self._ring, f.mul(f.divmod(block, 2)[1], self.ahead.steps * self.writer.kernel.gate_floats))
+        return f.at(self._ring, f.mul(f.divmod(block, 2)[1], self.hoisted.steps * self.writer.kernel.gate_floats))
 
     @property
     def _input(self) -> Value:
         """Address of the packed input of the current block."""
-        return self.writer.f.at(self._ring, 2 * self.ahead.steps * self.writer.kernel.gate_floats)
+        return self.writer.f.at(self._ring, 2 * self.hoisted.steps * self.writer.kernel.gate_floats)
 
     @property
     def _weights(self) -> Value:
@@ -102,15 +102,15 @@ class AheadWriter:
 
     def _open(self, block: Index) -> None:
         """Copy the input of a block as soon as it is available, and initialise its gates with the bias."""
-        f, kernel, ahead = self.writer.f, self.writer.kernel, self.ahead
+        f, kernel, hoisted = self.writer.f, self.writer.kernel, self.hoisted
         if self.writer.below is not None:
-            wait_for(f, self.writer.below, f.add(self._origin(block), ahead.steps))
+            wait_for(f, self.writer.below, f.add(self._origin(block), hoisted.steps))
         stride = self.writer.of_direction([as_value(each) for each in kernel.source.steps])
-        with f.loop(0, ahead.steps) as step:
+        with f.loop(0, hoisted.steps) as step:
             number = f.add(self._origin(block), step.index)
             source = f.at(self.writer.source, f.mul(number, stride))
-            target = f.at(self._input, f.mul(step.index, ahead.pitch))
-            copy_row(f, source, target, ahead.width, kernel.host.lanes, pads=False)
+            target = f.at(self._input, f.mul(step.index, hoisted.pitch))
+            copy_row(f, source, target, hoisted.width, kernel.host.lanes, pads=False)
             gates = f.at(self._half(block), f.mul(step.index, kernel.gate_floats))
             copy_row(f, self._weights, gates, kernel.gate_floats, kernel.host.lanes, pads=False)
 
@@ -121,11 +121,11 @@ class AheadWriter:
 
     def _places(self, block: Index, job: Index) -> list[Value]:
         """Return the addresses of input, weights and result of a job; jobs with the same result are consecutive."""
-        f, kernel, ahead = self.writer.f, self.writer.kernel, self.ahead
-        floats = ahead.vectors * kernel.host.lanes
-        result, part = f.divmod(job, ahead.parts)
+        f, kernel, hoisted = self.writer.f, self.writer.kernel, self.hoisted
+        floats = hoisted.vectors * kernel.host.lanes
+        result, part = f.divmod(job, hoisted.parts)
         return [
-            f.at(self._input, f.mul(part, ahead.depth)),
-            f.at(self._weights, f.add(kernel.gate_floats, f.mul(job, ahead.depth * floats))),
+            f.at(self._input, f.mul(part, hoisted.depth)),
+            f.at(self._weights, f.add(kernel.gate_floats, f.mul(job, hoisted.depth * floats))),
             f.at(self._half(block), f.mul(result, floats)),
         ]
