@@ -88,9 +88,9 @@ class Rewriter:
         names = self._returned(operators)
         operators = [renamed(op, names) for op in operators] if names else operators
         made = {name for op in operators for name in op.outputs}
-        source, renamed = self._source, set(names.values())
-        known = {names.get(key, key): spec for key, spec in source.annotations.items() if key not in renamed}
-        untyped = {names.get(key, key): shape for key, shape in source.untyped.items() if key not in renamed}
+        source, taken = self._source, set(names.values())
+        known = {names.get(key, key): spec for key, spec in source.annotations.items() if key not in taken}
+        untyped = {names.get(key, key): shape for key, shape in source.untyped.items() if key not in taken}
         return with_fields(
             source,
             operators=operators,

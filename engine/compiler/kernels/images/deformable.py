@@ -128,7 +128,7 @@ class DeformableSampling(Kernel):
                 number = f.add(tap, each.group * self.taps)
                 pair = f.at(moves, f.mul(number, 2 * self.offsets[1]))
                 offsets = [f.load("float", f.at(pair, axis * self.offsets[1])) for axis in (0, 1)]
-                moved = [f.fadd(start, offset) for start, offset in zip(corner, offsets, strict=True)]
+                moved = [f.fadd(origin, offset) for origin, offset in zip(corner, offsets, strict=True)]
                 axes = [linear_taps(f, at, self.sizes[axis], self.source[2 + axis]) for axis, at in enumerate(moved)]
                 taps[each.group] = together(f, axes)
                 scales[each.group] = (
