@@ -5,7 +5,6 @@ rule of every layer (rules) with a context. fusion adds the element-wise operato
 """
 
 from engine.compiler.lowering.lowering import Lowering
-from engine.compiler.lowering.rules import learning
 from engine.compiler.lowering.rules.convolution import conv, conv_transpose, deformable
 from engine.compiler.lowering.rules.elementwise import complex_numbers, map, quantise, typed_functions, typed_maps
 from engine.compiler.lowering.rules.indexing import embedding, gather, resize, sampling, scatter
@@ -43,5 +42,5 @@ _RULES = (
     (embedding, gather, resize, sampling, scatter, constant_gather, constants, copies, padding, views),
     (onnx_pools, pool, attention, complex_products, contraction, einsum, fourier, group_query),
     (integer_products, linear, matmul, spectrogram, networks, distances, extremes),
-    (normalisation, norms, ordering, reductions, activations, functions, learning),
+    (normalisation, norms, ordering, reductions, activations, functions, trees, vectors),
 )

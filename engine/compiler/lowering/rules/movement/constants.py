@@ -65,7 +65,7 @@ def _filled(context: Context, value: View | object) -> Lowered:
 def lower_range(context: Context) -> Lowered:
     """Lower a range of integers with a symbolic length; other ranges are known."""
     spec = _spec(context)
-    first, step = _whole(context, 1, 0), _whole(context, 2, 1)
+    first, step = _integer(context, 1, 0), _integer(context, 2, 1)
     if spec.dtype.name not in COUNTED:
         raise NotLoweredError(f"there is no kernel that counts in {spec.dtype.name}")
     view, counting = integer_range(context, spec.sizes[0], first, step, spec.dtype)

@@ -1,4 +1,4 @@
-"""Classical models: ensembles of decision trees, and class probabilities of support vector machines."""
+"""Ensembles of decision trees: their tables as the kernel reads them."""
 
 from __future__ import annotations
 
@@ -8,23 +8,19 @@ from typing import Final
 
 import numpy as np
 
-from engine.compiler.kernels.pairs import Pairs
 from engine.compiler.kernels.trees import GROUP, NODE, Comparison, Trees
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import Lowered, NotLoweredError
 from engine.compiler.storage import FLOAT32, row_major
 from engine.layers.onnx.learning.trees import EQ, GT, GTE, LEQ, LT, NEQ, TreeEnsemble, check_forest
-from engine.layers.onnx.learning.vectors import PairProbabilities
-from engine.tensor import Array, dtype_name
+from engine.tensor import Array
 
 _COMPARISONS: Final[Mapping[int, Comparison]] = {LEQ: "ole", LT: "olt", GTE: "oge", GT: "ogt", EQ: "oeq", NEQ: "une"}
 # A dense table of values: of more targets, or larger, it would not stay in caches.
 _MAX_TARGETS: Final = 64
 _MAX_VALUES: Final = 1 << 24
 _MISSING: Final = np.uint32(1 << 31)
-# Of support vector machines: the matrix of a row is in stack memory.
-_MAX_CLASSES: Final = 32
 
 
 @kernels_for(TreeEnsemble)
@@ -127,15 +123,3 @@ def _values(inner: int, first: Array, target: Array, weight: Array, padded: int)
     leaf = np.repeat(np.arange(leaves), np.diff(first))
     np.add.at(values, (inner + leaf, target), weight.astype(np.float32))
     return values
-
-
-@kernels_for(PairProbabilities)
-def lower_pair_probabilities(context: Context) -> Lowered:
-    """Lower the class probabilities of a support vector machine: row by row, in float64."""
-    classes, wins = context.layer(PairProbabilities).classes, context.elements(0)
-    if wins.dtype.name != "float64" or classes > _MAX_CLASSES:
-        raise NotLoweredError(f"there is no kernel for {dtype_name(wins.dtype)} or more than {_MAX_CLASSES} classes")
-    source, result = row_major(wins.shape, wins.dtype), row_major((wins.shape[0], classes), FLOAT32)
-    copies = [] if wins.is_row_major else [context.copy(wins, source)]
-    kernel = Pairs(rows=wins.shape[0], classes=classes, host=context.host)
-    return context.lowered(result, *copies, context.step(kernel, source if copies else wins, result))
