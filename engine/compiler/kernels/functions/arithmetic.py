@@ -40,8 +40,8 @@ def from_bits(f: Function, x: Value) -> Value:
 
 def has_sign(f: Function, x: Value) -> Value:
     """Emit the mask of lanes whose sign bit is set, including -0."""
-    type_ = vector(lanes_of(x.type), "i32")
-    return f.compare("slt", bits(f, x), constant(0, type_))
+    whole = bits(f, x)
+    return f.compare("slt", whole, constant(0, whole.type))
 
 
 def integer(f: Function, name: str, a: Value, number: int) -> Value:

@@ -55,28 +55,18 @@ def ndtr(f: Function, x: Value) -> Value:
     return to_float(f, double_special.ndtr(f, to_double(f, x)))
 
 
-_BY_OWN_NAMES: tuple[Callable[..., Value], ...] = (
+_OF_BOTH: tuple[Callable[..., Value], ...] = (
     Function.fma,
     arithmetic.square, arithmetic.cube, arithmetic.sqrt, arithmetic.rsqrt, arithmetic.reciprocal, arithmetic.copysign,
-    arithmetic.clip, arithmetic.whole_sum, arithmetic.shifted_sum,
-    rounding.frac, rounding.sign, rounding.fmod, rounding.remainder, rounding.floor_divide,
+    arithmetic.clip,
+    rounding.frac, rounding.sign,
     comparison.isnan, comparison.signbit, comparison.where, comparison.heaviside,
     activation.relu, activation.relu6, activation.leaky_relu, activation.hardsigmoid, activation.hardswish,
-    activation.threshold, activation.hardshrink, activation.softshrink,
-    exponential.exp, exponential.exp2, exponential.exp_down, exponential.exp2_down, exponential.exp_or_zero,
-    exponential.expm1,
-    logarithm.log, logarithm.log2, logarithm.log10, logarithm.log1p,
-    logarithm.hypot,
-    trigonometric.sin, trigonometric.cos, trigonometric.tan, trigonometric.asin, trigonometric.acos,
-    trigonometric.atan, trigonometric.atan2,
-    trigonometric.sinh, trigonometric.cosh, trigonometric.asinh, trigonometric.acosh, trigonometric.atanh,
-    activation.erf, activation.gelu, activation.mish, activation.softsign,
-    erfc, erfinv, lgamma, digamma, i0, ndtr,
-    half.round_float16, half.round_bfloat16,
+    activation.threshold, activation.hardshrink, activation.softshrink, activation.softsign,
+    exponential.exp, exponential.exp2, exponential.expm1,
 )  # fmt: skip
-FUNCTIONS: dict[str, Callable[..., Value]] = {
-    **{each.__name__: each for each in _BY_OWN_NAMES},
-    **activation.FLOATS.by_name,
+SHARED: dict[str, Callable[..., Value]] = {
+    **{each.__name__: each for each in _OF_BOTH},
     "add": Function.fadd,
     "sub": Function.fsub,
     "mul": Function.fmul,
@@ -85,12 +75,9 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     "abs": arithmetic.absolute,
     "max": arithmetic.maximum,
     "min": arithmetic.minimum,
-    "fmax": arithmetic.larger_number,
-    "fmin": arithmetic.smaller_number,
     "addcmul": arithmetic.scaled_sum,
     "addcdiv": arithmetic.scaled_quotient,
     "lerp": arithmetic.interpolate,
-    "pow": logarithm.power,
     "prelu": activation.leaky_relu,
     **{name: rounding.rounded(way) for name, way in rounding.WAYS.items()},
     **{name: comparison.comparison(how) for name, how in comparison.COMPARISONS.items()},
@@ -100,6 +87,28 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     "isfinite": comparison.comparison_with("olt", math.inf, of_magnitude=True),
     "isposinf": comparison.comparison_with("oeq", math.inf),
     "isneginf": comparison.comparison_with("oeq", -math.inf),
+}
+"""Functions of float32 and float64 vectors."""
+_OF_FLOATS: tuple[Callable[..., Value], ...] = (
+    arithmetic.whole_sum, arithmetic.shifted_sum,
+    rounding.fmod, rounding.remainder, rounding.floor_divide,
+    exponential.exp_down, exponential.exp2_down, exponential.exp_or_zero,
+    logarithm.log, logarithm.log2, logarithm.log10, logarithm.log1p,
+    logarithm.hypot,
+    trigonometric.sin, trigonometric.cos, trigonometric.tan, trigonometric.asin, trigonometric.acos,
+    trigonometric.atan, trigonometric.atan2,
+    trigonometric.sinh, trigonometric.cosh, trigonometric.asinh, trigonometric.acosh, trigonometric.atanh,
+    activation.erf, activation.gelu, activation.mish,
+    erfc, erfinv, lgamma, digamma, i0, ndtr,
+    half.round_float16, half.round_bfloat16,
+)  # fmt: skip
+FUNCTIONS: dict[str, Callable[..., Value]] = {
+    **SHARED,
+    **{each.__name__: each for each in _OF_FLOATS},
+    **activation.FLOATS.by_name,
+    "fmax": arithmetic.larger_number,
+    "fmin": arithmetic.smaller_number,
+    "pow": logarithm.power,
 }
 
 # Vector instructions of a call with AVX-512; a division counts as six, a square root as eight, unlisted ones as one.

@@ -9,18 +9,14 @@ from collections.abc import Callable, Mapping
 
 from engine.compiler.codegen.ir import Function, Value, constant, lanes_of, vector
 from engine.compiler.kernels.functions import (
-    activation,
-    arithmetic,
-    comparison,
     double_activation,
     double_logarithm,
     double_special,
     exponential,
     integer_division,
-    rounding,
 )
-from engine.compiler.kernels.functions.arithmetic import absolute, copysign, double_bits, like, negative, square
 from engine.compiler.kernels.functions.comparison import Truth
+from engine.compiler.kernels.functions.math import SHARED
 
 _ORDERS = {"eq": "eq", "ne": "ne", "lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge"}
 """Comparison -> LLVM's predicate for integers."""
@@ -176,65 +172,17 @@ RING = frozenset({"add", "sub", "mul", "square", "cube", "neg", "and", "or", "xo
 """Functions whose low bits depend only on low bits: truncating once after many of them is enough."""
 
 
-def _maximum(f: Function, a: Value, b: Value) -> Value:
-    """Emit the larger of two; NaN if one is."""
-    takes_first = f.binary("or", f.compare("ogt", a, b), f.compare("uno", a, a))
-    return f.select(takes_first, a, b)
-
-
-def _minimum(f: Function, a: Value, b: Value) -> Value:
-    takes_first = f.binary("or", f.compare("olt", a, b), f.compare("uno", a, a))
-    return f.select(takes_first, a, b)
-
-
 _BY_OWN_NAMES: tuple[Callable[..., Value], ...] = (
-    arithmetic.cube, arithmetic.sqrt, arithmetic.rsqrt, arithmetic.reciprocal,
-    activation.relu6, activation.hardsigmoid, activation.hardswish, activation.hardshrink,
-    activation.softshrink, activation.leaky_relu, activation.threshold,
-    exponential.exp, exponential.exp2, exponential.expm1,
     double_logarithm.log, double_logarithm.log2, double_logarithm.log10, double_logarithm.log1p,
+    double_logarithm.hypot,
     double_special.i0, double_special.ndtr, double_special.erf, double_special.erfc, double_special.erfinv,
     double_special.lgamma, double_special.digamma,
     double_activation.gelu, double_activation.mish, double_activation.sinh, double_activation.cosh,
 )  # fmt: skip
 DOUBLES: Mapping[str, Callable[..., Value]] = {
+    **SHARED,
     **{each.__name__: each for each in _BY_OWN_NAMES},
     **double_activation.DOUBLES.by_name,
     "exp_or_zero": exponential.exp,
     "pow": double_logarithm.power,
-    "hypot": double_logarithm.hypot,
-    "fma": Function.fma,
-    "addcmul": arithmetic.scaled_sum,
-    "addcdiv": arithmetic.scaled_quotient,
-    "lerp": arithmetic.interpolate,
-    "softsign": activation.softsign,
-    "prelu": activation.leaky_relu,
-    "add": Function.fadd,
-    "sub": Function.fsub,
-    "mul": Function.fmul,
-    "div": Function.fdiv,
-    "neg": negative,
-    "abs": absolute,
-    "square": square,
-    "max": _maximum,
-    "min": _minimum,
-    "relu": lambda f, x: _maximum(f, x, like(x, 0.0)),
-    "clip": lambda f, x, low, high: _minimum(f, _maximum(f, x, low), high),
-    "sign": rounding.sign,
-    "frac": rounding.frac,
-    "copysign": copysign,
-    **{name: rounding.rounded(way) for name, way in rounding.WAYS.items()},
-    "where": comparison.where,
-    "isnan": comparison.isnan,
-    "signbit": lambda f, x: as_truth(
-        f, f.compare("slt", double_bits(f, x), constant(0, double_bits(f, x).type)), x.type
-    ),
-    "heaviside": comparison.heaviside,
-    "isinf": comparison.comparison_with("oeq", float("inf"), of_magnitude=True),
-    "isfinite": comparison.comparison_with("olt", float("inf"), of_magnitude=True),
-    "isposinf": comparison.comparison_with("oeq", float("inf")),
-    "isneginf": comparison.comparison_with("oeq", float("-inf")),
-    "logical_not": comparison.comparison_with("oeq", 0.0),
-    **{f"logical_{name}": comparison.logic(name) for name in ("and", "or", "xor")},
-    **{name: comparison.comparison(how) for name, how in comparison.COMPARISONS.items()},
 }
