@@ -2,14 +2,13 @@
 
 Sums of products of 8-bit integers fit 32 bits for all but absurdly many of them. Where floats are made of the sums,
 the operator makes these itself; it has a kernel then. Products without a kernel (few channels a group, volumes) are
-computed as float32: as long as no sum can pass 2**24, it adds whole numbers without rounding, in any order. QLinearConv
-and QLinearMatMul are such a product, a scale, and numbers rounded to bytes.
+computed as float32: as long as no sum can pass 2**24, it adds whole numbers without rounding, in any order.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace as with_fields
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -22,7 +21,6 @@ from engine.layers.onnx.elementwise.arithmetic import OnnxCast
 from engine.layers.onnx.operands.padding import pairs_of, per_axis
 from engine.layers.onnx.products.conv import ConvInteger
 from engine.layers.onnx.products.matmul import MatMulInteger
-from engine.layers.onnx.products.quantise import QLinearConv, QLinearMatMul
 from engine.layers.pooling.max_pool import MaxPool
 from engine.layers.quantised.quantised import speaks_of_quantised
 from engine.passes.support.byte_products import OPERANDS, has_kernel, is_of_bytes, most_of, weights_of
@@ -42,10 +40,7 @@ def integer_products(graph: RuntimeGraph) -> Graph:
     # Bytes with a scale are PyTorch's quantised tensors, and stay so.
     are_plain = not any(speaks_of_quantised(op.definition) for op in graph.operators)
     for op in cancellable_quick(graph.operators):
-        if isinstance(op.definition, QLinearConv | QLinearMatMul):
-            if new := requantised(op, facts, rewriter):
-                rewriter.replace(op, *new)
-        elif are_plain and isinstance(op.definition, MaxPool) and len(op.inputs) == len(op.outputs) == 1:
+        if are_plain and isinstance(op.definition, MaxPool) and len(op.inputs) == len(op.outputs) == 1:
             if is_of_bytes(op.inputs[0], facts) and is_of_bytes(op.outputs[0], facts):
                 rewriter.replace(op, *_between_casts(op, rewriter))
         elif isinstance(op.definition, ConvInteger | MatMulInteger) and not op.definition.as_float:
@@ -60,7 +55,9 @@ def integer_products(graph: RuntimeGraph) -> Graph:
 def _as_sums(op: RuntimeOperator, facts: Facts, rewriter: Rewriter) -> list[Operator]:
     """Return the operator with float sums, cast if needed; none if it has no kernel, or results could differ."""
     weights = weights_of(op, facts)
-    if weights is None or not has_kernel(op, weights, facts) or (most := most_of(weights)) >= _SUMS:
+    if weights is None or not has_kernel(op, weights, facts):
+        return []
+    if (most := most_of(weights, _bias_of(op, facts))) >= _SUMS:
         return []
     is_biased = input_named(op, "bias") is not None
     y = op.outputs[0]
@@ -87,6 +84,12 @@ def _as_sums(op: RuntimeOperator, facts: Facts, rewriter: Rewriter) -> list[Oper
         return []
     sums = rewriter.fresh(f"{op.name}/sums")
     return [with_fields(new, outputs=(sums,)), _cast(sums, y.name, "torch.int", rewriter.fresh(f"{op.name}/whole"))]
+
+
+def _bias_of(op: RuntimeOperator, facts: Facts) -> Array | None:
+    """Return a stored bias."""
+    bias = facts.argument(op, "bias") if input_named(op, "bias") is not None else None
+    return bias if isinstance(bias, np.ndarray) else None
 
 
 def _bias_added(op: RuntimeOperator, sums: RuntimeOperand, channels: int, rank: int, facts: Facts) -> str | None:
@@ -126,7 +129,10 @@ def _as_floats(op: RuntimeOperator, facts: Facts, rewriter: Rewriter) -> list[Op
     """Return operators that compute the same; none if a sum could be rounded, or an operand is unknown."""
     names = OPERANDS[type(op.definition).__name__]
     x, zero = input_named(op, names[0]), facts.argument(op, names[2])
-    product = None if input_named(op, "bias") is not None else _product(op, weights_of(op, facts))
+    bias = _bias_of(op, facts)
+    if bias is None and input_named(op, "bias") is not None:
+        return []
+    product = _product(op, weights_of(op, facts), bias)
     if x is None or product is None or not is_of_bytes(x, facts):
         return []
     type_, params, weight = product
@@ -141,6 +147,9 @@ def _as_floats(op: RuntimeOperator, facts: Facts, rewriter: Rewriter) -> list[Op
         new += _minus(op, rewriter, new[0], new[-1].outputs, "@1")
     sums = rewriter.fresh(f"{op.name}/sums")
     stored = {"weight": Attribute(weight.shape, weight.dtype, weight)}
+    if bias is not None:
+        params["bias"] = True
+        stored["bias"] = Attribute(bias.shape, _FLOAT32, bias.astype(np.float32))
     new.append(Operator(type_, op.name, new[-1].outputs, (sums,), params, stored))
     return [*new, _cast(sums, op.outputs[0].name, "torch.int", rewriter.fresh(f"{op.name}/whole"))]
 
@@ -156,9 +165,11 @@ def _minus(op: RuntimeOperator, rewriter: Rewriter, x: Operator, others: tuple[s
     return [Operator("pnnx.Expression", name, (*x.outputs, *others), (name,), {"expr": f"sub(@0,{text})"})]
 
 
-def _product(op: RuntimeOperator, weights: Array | None) -> tuple[str, dict[str, Parameter], Array] | None:
+def _product(
+    op: RuntimeOperator, weights: Array | None, bias: Array | None
+) -> tuple[str, dict[str, Parameter], Array] | None:
     """Return type, parameters and weight of the operator for floats; None if a sum may have to be rounded."""
-    if weights is None or not weights.size or most_of(weights) >= WHOLE:
+    if weights is None or not weights.size or most_of(weights, bias) >= WHOLE:
         return None
     floats = np.ascontiguousarray(weights, np.float32)
     if isinstance(op.definition, ConvInteger):
@@ -192,60 +203,3 @@ def _convolution(layer: ConvInteger, weight: Array) -> tuple[str, dict[str, Para
 
 # float32 holds all whole numbers up to here.
 WHOLE: Final = 2**24
-_SCALES: Final = {"QLinearConv": ("x_scale", "w_scale"), "QLinearMatMul": ("a_scale", "b_scale")}
-
-
-def requantised(op: RuntimeOperator, facts: Facts, rewriter: Rewriter) -> list[Operator]:
-    """Return operators that compute the same, to the bit; none if an operand is unknown."""
-    kind = type(op.definition).__name__
-    names = OPERANDS[kind]
-    operands = [input_named(op, name) for name in names]
-    zero = input_named(op, "y_zero_point")
-    weights, scale = weights_of(op, facts), _scale(op, facts)
-    if any(each is None for each in operands) or zero is None or weights is None or scale is None:
-        return []
-    bias = facts.argument(op, "bias") if kind == "QLinearConv" else None
-    if bias is not None and not (isinstance(bias, np.ndarray) and bias.shape == weights.shape[:1]):
-        return []
-    most, is_paired = most_of(weights, bias), has_kernel(op, weights, facts)
-    if most >= (_SUMS if is_paired else WHOLE):
-        return []
-    inputs = tuple(each.name for each in operands if each is not None)
-    product, rank = kind.replace("QLinear", "") + "Integer", weights.ndim - 2 if kind == "QLinearConv" else 0
-    given: tuple[str, ...]
-    names_of = [rewriter.fresh(f"{op.name}/{what}") for what in ("sums", "scale", "scaled", "one", "bias", "floats")]
-    sums, factor, scaled, one, shift, floats = names_of
-    new = [_constant(factor, scale.reshape(-1, *(1,) * rank) if scale.ndim else scale)]
-    if is_paired:
-        added = input_named(op, "bias") if bias is not None else None
-        more = () if added is None else (added.name,)
-        if bias is not None and added is None:
-            return []
-        new.append(Operator(product, sums, (*inputs, *more), (sums,), {**op.source.params, "as_float": True}))
-        text, given = "mul(@0,@1)", (sums, factor)
-    else:
-        new.append(Operator(product, sums, inputs, (sums,), op.source.params))
-        new.append(Operator("Tensor.to", floats, (sums,), (floats,), {"dtype": "torch.float"}))
-        text, given = "mul(@0,@1)", (floats, factor)
-        if bias is not None:
-            new.append(_constant(shift, bias.astype(np.float32).reshape(-1, *(1,) * rank)))
-            text, given = "mul(add(@0,@2),@1)", (floats, factor, shift)
-    new.append(Operator("pnnx.Expression", scaled, given, (scaled,), {"expr": text}))
-    new.append(_constant(one, np.array(1, np.float32)))
-    return [*new, Operator("QuantizeLinear", op.name, (scaled, one, zero.name), (op.outputs[0].name,))]
-
-
-def _scale(op: RuntimeOperator, facts: Facts) -> Array | None:
-    """Return the factor of the sums."""
-    found: list[Any] = [facts.argument(op, name) for name in (*_SCALES[type(op.definition).__name__], "y_scale")]
-    if not all(isinstance(each, np.ndarray) and each.dtype == np.float32 for each in found):
-        return None
-    x, w, y = (each.reshape(()) if each.size == 1 else each for each in found)
-    if x.ndim or y.ndim or w.ndim > 1:
-        return None
-    with np.errstate(all="ignore"):
-        return np.asarray(x * w / y, np.float32)
-
-
-def _constant(name: str, data: Array) -> Operator:
-    return Operator("pnnx.Attribute", name, (), (name,), {}, {"data": Attribute(data.shape, data.dtype, data)})

@@ -85,6 +85,8 @@ def _of_conv(user: RuntimeOperator, layer: Conv, added: Pairs, facts: Facts) -> 
 
 
 def _of_pool(layer: AvgPool, added: Pairs) -> Parameter:
+    if isinstance(layer.padding, str):
+        return None
     windows = layer.windows
     numbers = _symmetric(_sums([(window.before, window.after) for window in windows], added))
     is_counted = layer.count_include_pad or layer.divisor_override is not None

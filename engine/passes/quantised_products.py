@@ -14,8 +14,8 @@ from engine.cancellation import cancellable_quick
 from engine.graph import RuntimeGraph, RuntimeOperator
 from engine.layers.convolution.conv import Conv
 from engine.layers.linear.matmul import Matmul
-from engine.layers.onnx.products.conv import OnnxConv
 from engine.layers.onnx.products.quantise import DequantizeLinear
+from engine.layers.operands.spatial import spread
 from engine.passes.support.byte_products import BYTES, is_of_bytes, most_of
 from engine.passes.support.facts import Facts, input_named
 from engine.passes.support.rewriting import Rewriter
@@ -23,15 +23,13 @@ from engine.pnnx import Attribute, Graph, Operator, Parameter
 from engine.tensor import Array
 
 _SUMS: Final = 2**31
-# ONNX's types have the parameters of ConvInteger.
-_CONVOLUTION: Final = "Conv"
 
 
 def quantised_products(graph: RuntimeGraph) -> Graph:
     """Replace convolutions and products of dequantised bytes with dequantised weights by those of the bytes."""
     rewriter, facts = Rewriter(graph), Facts(graph)
     for op in cancellable_quick(graph.operators):
-        is_conv = isinstance(op.definition, Conv | OnnxConv) and op.type == _CONVOLUTION
+        is_conv = isinstance(op.definition, Conv)
         if (is_conv or type(op.definition) is Matmul) and len(op.inputs) in ((2, 3) if is_conv else (2,)):
             new = _of_bytes(op, facts, rewriter, 0 if is_conv else 1)
             if new:
@@ -65,7 +63,7 @@ def _of_bytes(op: RuntimeOperator, facts: Facts, rewriter: Rewriter, axis: int) 
     with np.errstate(all="ignore"):
         scales = np.asarray(scale * factors.reshape(-1), np.float32)
     inputs = [given.name, *(each.inputs[0].name for each in (w,)), *(each.name for each in zeros if each is not None)]
-    type_, params = ("ConvInteger", op.source.params) if axis == 0 else ("MatMulInteger", {})
+    type_, params = ("ConvInteger", _parameters(op, stored)) if axis == 0 else ("MatMulInteger", {})
     new = [
         Operator(type_, sums, tuple(inputs), (sums,), {**params, "as_float": True}),
         _constant(factor, scales.reshape(-1, *(1,) * rank) if scales.size > 1 else scales.reshape(())),
@@ -107,9 +105,23 @@ def _weights(op: RuntimeOperator, facts: Facts, axis: int) -> tuple[Array, Array
 
 
 def _has_kernel(op: RuntimeOperator, weight: Array) -> bool:
-    group = op.params.get("group", 1)
-    is_paired = group == 1 or weight.shape[1] % 2 == 0
-    return is_paired and weight.ndim <= 4 and op.params.get("auto_pad", "NOTSET") in ("NOTSET", "VALID")
+    layer = op.definition
+    assert isinstance(layer, Conv)
+    is_paired = layer.groups == 1 or weight.shape[1] % 2 == 0
+    return is_paired and weight.ndim <= 4 and layer.padding_mode == "zeros"
+
+
+def _parameters(op: RuntimeOperator, weight: Array) -> dict[str, Parameter]:
+    """Return the parameters of a convolution as ConvInteger has them."""
+    layer, rank = op.definition, weight.ndim - 2
+    assert isinstance(layer, Conv)
+    befores, afters = zip(*layer.padding_of(weight.shape[2:]), strict=True)
+    return {
+        "dilations": spread(layer.dilation, rank, "dilation"),
+        "group": layer.groups,
+        "pads": (*befores, *afters),
+        "strides": spread(layer.stride, rank, "stride"),
+    }
 
 
 def _constant(name: str, data: Array) -> Operator:

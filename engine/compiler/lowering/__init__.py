@@ -10,7 +10,7 @@ from engine.compiler.lowering.rules.elementwise import complex_numbers, map, qua
 from engine.compiler.lowering.rules.indexing import embedding, gather, resize, sampling, scatter
 from engine.compiler.lowering.rules.learning import trees, vectors
 from engine.compiler.lowering.rules.movement import constant_gather, constants, copies, padding, views
-from engine.compiler.lowering.rules.pooling import onnx_pools, pool
+from engine.compiler.lowering.rules.pooling import pool
 from engine.compiler.lowering.rules.products import (
     attention,
     complex_products,
@@ -40,7 +40,7 @@ __all__ = ["Lowering", "lower"]
 _RULES = (
     (conv, conv_transpose, deformable, complex_numbers, map, quantise, typed_functions, typed_maps),
     (embedding, gather, resize, sampling, scatter, constant_gather, constants, copies, padding, views),
-    (onnx_pools, pool, attention, complex_products, contraction, einsum, fourier, group_query),
+    (pool, attention, complex_products, contraction, einsum, fourier, group_query),
     (integer_products, linear, matmul, spectrogram, networks, distances, extremes),
     (normalisation, norms, ordering, reductions, activations, functions, trees, vectors),
 )

@@ -7,7 +7,6 @@ than the image by the number of taps, so they are made in blocks, between which 
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Final
@@ -34,15 +33,21 @@ BLOCK_BYTES: Final = 4 << 20
 PADDING_MODES: Final = {"zeros": "constant", "reflect": "reflect", "replicate": "replicate", "circular": "circular"}
 
 
-class SelfPaddedConv(Layer):
-    """Base of convolutions with padding that PyTorch's lack: they compute on the padded input."""
+class StridedSameConv(Layer):
+    """A convolution padded so that it gives ceil(size / stride) windows.
+
+    PyTorch has no such padding. It is the converter's ``padding=same`` with a stride: ONNX's SAME_UPPER, SAME_LOWER.
+
+    Parameters:
+        is_upper: whether the odd element goes to the end, else to the start.
+    """
 
     conv: Conv
+    is_upper: bool = True
 
     def infer(self, input: Operand, weight: Operand, bias: Operand | None = None) -> TensorSpec:
-        return self.conv.infer(
-            TensorSpec(padded_shape(input.shape, self._pairs(input, weight)), input.dtype), weight, bias
-        )
+        padded = padded_shape(input.shape, self._pairs(input, weight))
+        return self.conv.infer(TensorSpec(padded, input.dtype), weight, bias)
 
     def forward(self, input: Array, weight: Array, bias: Array | None = None) -> Array:
         self.infer(input, weight, bias)
@@ -51,18 +56,8 @@ class SelfPaddedConv(Layer):
     def flops(self, output: TensorSpec, *operands: object) -> int:
         return self.conv.flops(output, *operands)
 
-    @abstractmethod
     def _pairs(self, input: Operand, weight: Operand) -> Any:
         """Return the padding (before, after) of each spatial axis, as far as it is known."""
-
-
-class StridedSameConv(SelfPaddedConv):
-    """A convolution padded so that it gives ceil(size / stride) windows; the odd element goes to the end.
-
-    PyTorch has no such padding. It is the converter's ``padding=same`` with a stride: ONNX's SAME_UPPER.
-    """
-
-    def _pairs(self, input: Operand, weight: Operand) -> Any:
         rank = self.conv.spatial_rank
         check_rank(tensor(weight, "weight", NUMERIC), rank + 2, name="weight")
         sizes, kernel = image(input, rank, NUMERIC).shape[-rank:], weight.shape[-rank:]
@@ -74,7 +69,7 @@ class StridedSameConv(SelfPaddedConv):
         """Return the padding (before, after) of each spatial axis of an image of these sizes."""
         windows = self.conv.windows_of(kernel)
         extents, strides = [window.extent for window in windows], [window.stride for window in windows]
-        return same_pairs(sizes, extents, strides, is_upper=True)
+        return same_pairs(sizes, extents, strides, self.is_upper)
 
 
 @register_ranks("F.conv{}d", flags={"bias": ("bias",)})
@@ -88,7 +83,8 @@ class Conv(Filters):
         numbers of one dtype; floating dtypes may differ, and the widest is used.
     Parameters:
         padding: one number an axis, "valid" (none) or "same" (T = S; the odd element goes to the end), with a
-            stride as in ONNX's SAME_UPPER.
+            stride as in ONNX's SAME_UPPER. Only ONNX has "same_lower" (the odd element goes to the start), and numbers
+            that differ: all before, then all after.
         padding_mode: zeros, reflect, replicate or circular.
     Raises:
         ParameterError: when the weight contradicts in_channels, out_channels, kernel_size or groups.
@@ -107,15 +103,15 @@ class Conv(Filters):
         if self.padding_mode not in PADDING_MODES:
             raise ParameterError("unknown padding_mode", found=self.padding_mode, expected=", ".join(PADDING_MODES))
         if not isinstance(self.padding, str):
-            spread(self.padding, self.spatial_rank, "padding", 0)
-        elif self.padding not in ("same", "valid"):
+            self.padding_of((1,) * self.spatial_rank)
+        elif self.padding not in ("same", "same_lower", "valid"):
             raise ParameterError("unknown padding", found=self.padding, expected="numbers, same or valid")
 
     def canonicalise(self) -> Layer:
-        if self.padding == "same" and set(self.stride) != {1}:
+        if self.padding in ("same", "same_lower") and set(self.stride) != {1}:
             if self.padding_mode != "zeros":
                 raise ParameterError("padding 'same' needs stride 1", found=list(self.stride))
-            return StridedSameConv(conv=replace(self, padding="valid"))
+            return StridedSameConv(conv=replace(self, padding="valid"), is_upper=self.padding == "same")
         return self
 
     def infer(self, input: Operand, weight: Operand, bias: Operand | None = None) -> TensorSpec:
@@ -151,11 +147,13 @@ class Conv(Filters):
 
     def padding_of(self, kernel: tuple[int, ...]) -> list[tuple[int, int]]:
         """Return the padding (before, after) of each spatial axis."""
-        if self.padding == "same":
+        if self.padding in ("same", "same_lower"):
             totals = [window.extent - 1 for window in self.windows_of(kernel)]
-            return [(total // 2, total - total // 2) for total in totals]
-        numbers = (0,) if isinstance(self.padding, str) else self.padding
-        return [(number, number) for number in spread(numbers, len(kernel), "padding", 0)]
+            pairs = [(total // 2, total - total // 2) for total in totals]
+            return pairs if self.padding == "same" else [pair[::-1] for pair in pairs]
+        numbers, rank = (0,) if isinstance(self.padding, str) else self.padding, len(kernel)
+        ends = (numbers[:rank], numbers[rank:]) if len(numbers) == 2 * rank else (numbers, numbers)
+        return list(zip(*(spread(each, rank, "padding", 0) for each in ends), strict=True))
 
     def forward(self, input: Array, weight: Array, bias: Array | None = None) -> Array:
         spec = self.infer(input, weight, bias)

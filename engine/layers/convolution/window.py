@@ -97,6 +97,9 @@ def sliding_windows(
 ) -> tuple[Window, ...]:
     """Return a window for each axis, from PyTorch's parameters; single numbers are repeated for every axis.
 
+    Args:
+        padding: numbers before and after every axis, or first all numbers before, then all numbers after.
+
     Raises:
         ParameterError: when a parameter has the wrong length or a number is too small.
     """
@@ -112,14 +115,18 @@ def _sliding_windows(
     ceil_mode: bool,
 ) -> tuple[Window, ...]:
     rank = len(kernel)
+    starts, ends = (padding[:rank], padding[rank:]) if len(padding) == 2 * rank else (padding, padding)
     rows = zip(
         spread(kernel, rank, "kernel_size"),
         spread(stride, rank, "stride"),
-        spread(padding, rank, "padding", 0),
+        spread(starts, rank, "padding", 0),
+        spread(ends, rank, "padding", 0),
         spread(dilation, rank, "dilation"),
         strict=True,
     )
-    return tuple(Window(kernel=k, stride=s, before=p, after=p, dilation=d, ceil_mode=ceil_mode) for k, s, p, d in rows)
+    return tuple(
+        Window(kernel=k, stride=s, before=p, after=q, dilation=d, ceil_mode=ceil_mode) for k, s, p, q, d in rows
+    )
 
 
 def counts(windows: Sequence[Window], sizes: Sequence[Dim]) -> tuple[Dim, ...]:

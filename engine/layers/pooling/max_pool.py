@@ -14,7 +14,7 @@ from engine.layers.definition.registry import register_ranks
 from engine.layers.operands.bounds import extremes
 from engine.layers.operands.precision import working_dtype
 from engine.layers.operands.spatial import Operand, of_last_axes
-from engine.layers.pooling.pool import Pool, over_windows
+from engine.layers.pooling.pool import PaddedPool, over_windows
 from engine.layers.quantised.quantised import Quantised, integers
 from engine.limits import check_steps
 from engine.promotion import cast
@@ -45,7 +45,7 @@ class WithIndices(Layer):
 
 
 @register_ranks("F.max_pool{}d")
-class MaxPool(Pool, WithIndices):
+class MaxPool(PaddedPool, WithIndices):
     """The largest element of each window, NaN if there is one.
 
     Shapes:
@@ -53,19 +53,19 @@ class MaxPool(Pool, WithIndices):
         T = (S + 2*padding - dilation*(kernel - 1) - 1) // stride + 1; ceil_mode rounds up, and drops a last window
         that would start after the input and the padding before it.
     Dtypes:
-        floating and integer; indices are int64, into the flattened spatial axes of the input; into the whole tensor
-        if the dilation is missing: the converter's mark of ONNX files, which count like that.
+        floating and integer; indices are int64, into the flattened spatial axes of the input; into the whole tensor,
+        as in ONNX, if indexes_whole, or the dilation is missing: the converter's mark of ONNX files.
     Source:
         torch.nn.MaxPool2d, torch.nn.functional.max_pool2d.
     """
 
-    padding: tuple[int, ...] = (0,)
     dilation: tuple[int, ...] = ()
+    indexes_whole: bool = False
 
     @property
-    def windows(self) -> tuple[Window, ...]:
-        """The window on each spatial axis."""
-        return self.sliding(self.padding, self.dilation or (1,))
+    def counts_in_whole(self) -> bool:
+        """Return whether indices count in the whole tensor."""
+        return self.indexes_whole or not self.dilation
 
     def infer(self, input: Operand) -> Any:
         spec = self.pooled(input)
@@ -76,11 +76,12 @@ class MaxPool(Pool, WithIndices):
     def forward(self, input: Array) -> Any:
         self.infer(input)
         x = cast(integers(input), working_dtype(input.dtype))
+        windows = self.windows_on(x.shape[-self.spatial_rank :])
         if self.returns == 0:
-            values = cast(maxima(x, self.windows), input.dtype)
+            values = cast(maxima(x, windows), input.dtype)
             return input.like(values) if isinstance(input, Quantised) else values
-        values, indices = maxima_with_indices(x, self.windows)
-        indices = indices if self.dilation else in_whole(indices, input.shape, self.spatial_rank)
+        values, indices = maxima_with_indices(x, windows)
+        indices = in_whole(indices, input.shape, self.spatial_rank) if self.counts_in_whole else indices
         return (cast(values, input.dtype), indices)[self.returns]
 
 

@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import reduce
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from engine.cancellation import cancellable
 from engine.errors import ParameterError
-from engine.layers.convolution.window import Window, check_padded, check_taps, counts, pad, sliding_windows
+from engine.layers.convolution.window import (
+    Window,
+    check_padded,
+    check_taps,
+    counts,
+    pad,
+    same_pairs,
+    sliding_windows,
+)
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register_ranks
 from engine.layers.operands.precision import widened, working_dtype
 from engine.layers.operands.spatial import REAL, Operand, image, spread
 from engine.promotion import cast, float_dtype
-from engine.tensor import Array, Number, TensorSpec
+from engine.tensor import Array, Dim, Number, TensorSpec
+
+_SAME: Final = ("same_upper", "same_lower")
 
 
 class Pool(Layer):
@@ -33,8 +44,8 @@ class Pool(Layer):
     def __post_init__(self) -> None:
         check_taps(self.windows)
         # PyTorch allows at most half a window, ONNX any padding that leaves an element in every window.
-        if any(window.before >= window.extent for window in self.windows):
-            found = f"padding {[window.before for window in self.windows]}"
+        if any(max(window.before, window.after) >= window.extent for window in self.windows):
+            found = f"padding {[max(window.before, window.after) for window in self.windows]}"
             raise ParameterError(
                 "padding is at least as large as a window",
                 found=found,
@@ -43,8 +54,12 @@ class Pool(Layer):
 
     @property
     def windows(self) -> tuple[Window, ...]:
-        """The window on each spatial axis."""
+        """The window on each spatial axis, without padding that depends on sizes."""
         return self.sliding()
+
+    def windows_on(self, sizes: Sequence[Dim]) -> tuple[Window, ...]:
+        """Return the window on each spatial axis of these sizes, which may be unknown."""
+        return self.windows
 
     def sliding(self, padding: tuple[int, ...] = (0,), dilation: tuple[int, ...] = (1,)) -> tuple[Window, ...]:
         """Return the windows with padding and dilation, which not every pool has."""
@@ -58,10 +73,10 @@ class Pool(Layer):
         Raises:
             ShapeError: when its rank or dtype is wrong, or it is smaller than a window.
         """
-        spec = image(input, self.spatial_rank, REAL)
-        rank = self.spatial_rank
-        result = TensorSpec((*spec.shape[:-rank], *counts(self.windows, spec.shape[-rank:])), spec.dtype)
-        check_padded(spec, self.windows, result)
+        spec, rank = image(input, self.spatial_rank, REAL), self.spatial_rank
+        windows = self.windows_on(spec.shape[-rank:])
+        result = TensorSpec((*spec.shape[:-rank], *counts(windows, spec.shape[-rank:])), spec.dtype)
+        check_padded(spec, windows, result)
         return result
 
     def flops(self, output: Any, *operands: object) -> int:
@@ -70,8 +85,39 @@ class Pool(Layer):
         return (spec.size or 0) * math.prod(window.kernel for window in self.windows)
 
 
+class PaddedPool(Pool):
+    """Base of pools with padding and dilation.
+
+    Parameters:
+        padding: one number an axis, or, as only ONNX has, all before and then all after, or "same_upper" or
+            "same_lower": for ceil(size / stride) windows, the odd element at the end or at the start.
+    """
+
+    padding: tuple[int, ...] | str = (0,)
+    dilation: tuple[int, ...] = (1,)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.padding, str) and self.padding not in _SAME:
+            raise ParameterError("unknown padding", found=self.padding, expected=f"numbers, {' or '.join(_SAME)}")
+        super().__post_init__()
+
+    @property
+    def windows(self) -> tuple[Window, ...]:
+        padding = (0,) if isinstance(self.padding, str) else self.padding
+        return self.sliding(padding, self.dilation or (1,))
+
+    def windows_on(self, sizes: Sequence[Dim]) -> tuple[Window, ...]:
+        windows = self.windows
+        if not isinstance(self.padding, str):
+            return windows
+        extents, strides = [each.extent for each in windows], [each.stride for each in windows]
+        pairs = same_pairs(sizes, extents, strides, self.padding == "same_upper")
+        rows = zip(windows, pairs, strict=True)
+        return tuple(replace(window, before=before, after=after) for window, (before, after) in rows)
+
+
 @register_ranks("F.avg_pool{}d")
-class AvgPool(Pool):
+class AvgPool(PaddedPool):
     """The mean of each window.
 
     The divisor is divisor_override, or the size of the window as far as it lies on the input (count_include_pad=False)
@@ -85,8 +131,6 @@ class AvgPool(Pool):
         torch.nn.AvgPool2d, torch.nn.functional.avg_pool2d.
     """
 
-    padding: tuple[int, ...] = (0,)
-    dilation: tuple[int, ...] = (1,)
     count_include_pad: bool = True
     divisor_override: int | None = None
 
@@ -95,18 +139,13 @@ class AvgPool(Pool):
         if self.divisor_override == 0:
             raise ParameterError("divisor_override must not be zero", found=0)
 
-    @property
-    def windows(self) -> tuple[Window, ...]:
-        """The window on each spatial axis."""
-        return self.sliding(self.padding, self.dilation)
-
     def infer(self, input: Operand) -> TensorSpec:
         return self.pooled(input)
 
     def forward(self, input: Array) -> Array:
         self.infer(input)
         x = cast(input, working_dtype(input.dtype))
-        return cast(self.average(x, self.windows), input.dtype)
+        return cast(self.average(x, self.windows_on(x.shape[-self.spatial_rank :])), input.dtype)
 
     def average(self, x: Array, windows: Sequence[Window]) -> Array:
         """Return the means of ``x``, in its dtype."""

@@ -148,7 +148,7 @@ class Builder:
         stored = {key: _attribute(array) for key, array in (attributes or {}).items()}
         layer = None
         if results is None:
-            results, layer = self._follow(type, inputs, params, stored, tuple(labels), len(outputs), declared)
+            results, layer = self.follow(type, inputs, params, stored, tuple(labels), len(outputs), declared)
         values = [_known(result) for result in results]
         if subgraphs is None and results is not None and layer is not None and type not in _KEPT:
             values = self._folded(layer, inputs, values) or values
@@ -161,7 +161,7 @@ class Builder:
         )
         return values
 
-    def _follow(
+    def follow(
         self,
         type: str,
         inputs: Sequence[Value],

@@ -54,12 +54,32 @@ def with_core_operators(source: Graph) -> Graph:
         builder.operator_name(op.name)
         for name in (*op.inputs, *op.outputs):
             builder.operand_name(name)
+    if not any(map(_is_left, source.operators)):
+        return source
     operators: list[Operator] = []
+    known = dict(source.annotations)
     for op in source.operators:
-        operators += _translated(op, builder, makers, source.annotations) if _is_left(op) else [op]
+        if _is_left(op):
+            operators += _translated(op, builder, makers, known)
+        else:
+            operators.append(op)
+            _infer(op, builder, makers, known)
     made = {name for op in operators for name in op.outputs}
-    known = {name: spec for name, spec in builder.annotations.items() if name in made}
-    return replace(source, operators=operators, annotations={**known, **source.annotations})
+    inner = {name: spec for name, spec in builder.annotations.items() if name in made}
+    return replace(source, operators=operators, annotations={**inner, **source.annotations})
+
+
+def _infer(op: Operator, builder: Builder, makers: Mapping[str, Operator], known: dict[str, TensorSpec]) -> None:
+    """Add what follows of the results of an operator, where the file has no annotation."""
+    if op.type not in registry or all(name in known for name in op.outputs):
+        return
+    inputs, notes = [_value(name, makers, known) for name in op.inputs], [known.get(name) for name in op.outputs]
+    try:
+        results, _ = builder.follow(op.type, inputs, op.params, op.attributes, op.labels, len(op.outputs), notes)
+    except EngineError:  # reported where the graph is built
+        return
+    specs = zip(op.outputs, results, strict=True)
+    known |= {name: spec for name, spec in specs if isinstance(spec, TensorSpec) and name not in known}
 
 
 def _is_left(op: Operator) -> bool:
@@ -68,7 +88,7 @@ def _is_left(op: Operator) -> bool:
 
 
 def _translated(
-    op: Operator, builder: Builder, makers: Mapping[str, Operator], annotations: Mapping[str, TensorSpec]
+    op: Operator, builder: Builder, makers: Mapping[str, Operator], annotations: dict[str, TensorSpec]
 ) -> Iterator[Operator]:
     """Yield the operators that compute the same; the last ones make the operands of the given one."""
     translator = translator_of("", op.type, _NEWEST)
@@ -98,6 +118,8 @@ def _translated(
             if value.name not in made or value.name in names:
                 (value,) = builder.add("nn.Identity", op.name, [value])
             names[builder.operand(value)] = name
+            if value.tensor is not None:
+                annotations.setdefault(name, value.tensor)
     except EngineError as error:
         raise error.at(f"{op.name} ({op.type})") from error.__cause__
     for new in used(builder.operators[first:], names):

@@ -128,14 +128,15 @@ def _computed(function: str, left: tuple[Size, ...] | None, right: tuple[Size, .
     if len(left) not in (1, count) or len(right) not in (1, count):
         return None
     lefts, rights = (each if len(each) == count else each * count for each in (left, right))
-    return tuple(_one(function, a, b) for a, b in zip(lefts, rights, strict=True))
+    return tuple(computed(function, a, b) for a, b in zip(lefts, rights, strict=True))
 
 
-def _one(function: str, a: Size, b: Size) -> Size:
+def computed(function: str, a: Size, b: Size) -> Size:
+    """Return a size computed from two others."""
     if isinstance(a, int) and isinstance(b, int):
         if function == "floor_divide":
             return a // b if b else 0
-        return {"add": a + b, "sub": a - b, "mul": a * b}[function]
+        return {"add": a + b, "sub": a - b, "mul": a * b, "maximum": max(a, b)}[function]
     if b == 1 and function in ("mul", "floor_divide"):
         return a
     return Sum(function, a, b)

@@ -7,17 +7,16 @@ from engine.onnx.translation.registry import translates
 from engine.onnx.translation.value import Value
 
 
-@translates("DeformConv", since=19)
 @translates("ConvInteger", since=10)
 @translates("Det", since=11)
 @translates("NonMaxSuppression", since=10)
 @translates("MatMulInteger", since=10)
-@translates("LpPool", "GlobalLpPool", "MaxRoiPool", "MaxUnpool")
+@translates("MaxRoiPool")
 @translates("BitCast", since=26)
 @translates("SequenceAt", "SequenceInsert", "SequenceErase", "SequenceLength", since=11)
 @translates("SequenceEmpty", "SplitToSequence", since=11)
 @translates("OptionalGetElement", "OptionalHasElement", since=15)
-@translates("QuantizeLinear", "DequantizeLinear", "QLinearMatMul", "QLinearConv", since=10)
+@translates("QuantizeLinear", "DequantizeLinear", since=10)
 @translates("DynamicQuantizeLinear", since=11)
 @translates("LinearAttention", since=27)
 def as_it_is(node: Node) -> list[Value]:

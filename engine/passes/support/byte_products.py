@@ -18,8 +18,6 @@ WIDEST: Final = 255
 OPERANDS: Final = {
     "ConvInteger": ("input", "weight", "x_zero_point", "w_zero_point"),
     "MatMulInteger": ("a", "b", "a_zero_point", "b_zero_point"),
-    "QLinearConv": ("x", "w", "x_zero_point", "w_zero_point"),
-    "QLinearMatMul": ("a", "b", "a_zero_point", "b_zero_point"),
 }
 """Names of input, weight and their zero points, by the operator's class."""
 

@@ -1,27 +1,24 @@
-"""Convolutions."""
+"""Convolutions of 8-bit integers, which PyTorch has only with its own quantised tensors."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
-from engine.errors import ParameterError, ShapeError
-from engine.layers.convolution.conv import Conv, SelfPaddedConv
-from engine.layers.convolution.conv_transpose import ConvTranspose
-from engine.layers.convolution.pad import extend, padded_shape
+from engine.errors import ShapeError
+from engine.layers.convolution.conv import Conv
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
-from engine.layers.onnx.operands.adapter import Adapter, as_tensor, check_fits, shape_of
-from engine.layers.onnx.operands.padding import Pair, check_auto_pad, pairs_of, per_axis, same_pairs
-from engine.layers.operands.spatial import Operand, spread
+from engine.layers.onnx.operands.adapter import Adapter, as_tensor, shape_of
+from engine.layers.onnx.operands.padding import Pair, check_auto_pad, pairs_of, per_axis
 from engine.promotion import broadcast_shapes, cast
-from engine.tensor import Array, DType, Number, Shape, TensorSpec, format_shape
+from engine.tensor import Array, DType, Number, TensorSpec, format_shape
 
 _INT32: DType = np.dtype(np.int32)
 _FLOAT32: DType = np.dtype(np.float32)
+_PADDINGS: Final = {"VALID": "valid", "SAME_UPPER": "same", "SAME_LOWER": "same_lower"}
 
 
 class Windowed(Adapter):
@@ -61,52 +58,13 @@ class Windowed(Adapter):
         }
 
 
-class PaddedConv(SelfPaddedConv):
-    """Convolution with asymmetric padding."""
-
-    auto_pad: str = "NOTSET"
-    pads: tuple[int, ...] = ()
-
-    def _pairs(self, input: Operand, weight: Operand) -> Any:
-        rank, sizes, kernel = self.conv.spatial_rank, input.shape[2:], weight.shape[2:]
-        check_fits(len(sizes) == len(kernel) == rank, "input", input.shape, f"{rank + 2} axes")
-        if self.auto_pad == "NOTSET":
-            return pairs_of(self.pads, rank)
-        if None in sizes or None in kernel:
-            return [(None, None)] * rank
-        extents = [axis.extent for axis in self.conv.windows_of(tuple(size or 0 for size in kernel))]
-        return same_pairs(sizes, extents, self.conv.stride, self.auto_pad == "SAME_UPPER")
-
-
-@register("Conv")
-class OnnxConv(Windowed):
-    """Cross-correlation of images with filters.
-
-    Shapes:
-        input (N, C, *S), weight (O, C/group, *K), bias (O,)  ->  (N, O, *T)
-    """
-
-    canonical_layers = (Conv,)
-
-    def canonical(self, input: Operand, weight: Operand, bias: Operand | None = None) -> Layer:
-        return convolution(self, self.rank(weight))
-
-    def forward(self, input: Array, weight: Array, bias: Array | None = None) -> Any:
-        return self.run(input, weight, bias)
-
-
 def convolution(node: Windowed, rank: int) -> Layer:
-    """Return the equivalent convolution; PyTorch's if the padding is symmetric."""
-    conv = Conv(**node.common(rank))
-    if node.auto_pad == "VALID":
-        return conv
-    if node.auto_pad == "SAME_UPPER" and set(conv.stride) == {1}:
-        return replace(conv, padding="same")
-    if node.auto_pad == "NOTSET":
-        pairs = pairs_of(node.pads, rank)
-        if all(before == after for before, after in pairs):
-            return replace(conv, padding=tuple(before for before, _ in pairs))
-    return PaddedConv(conv=conv, auto_pad=node.auto_pad, pads=node.pads)
+    """Return the equivalent convolution."""
+    padding: str | tuple[int, ...] | None = _PADDINGS.get(node.auto_pad)
+    if padding is None:
+        befores, afters = zip(*pairs_of(node.pads, rank), strict=True)
+        padding = (*befores, *afters)
+    return Conv(**node.common(rank), padding=padding).canonicalise()
 
 
 def windows_and_pads(node: Windowed, rank: int) -> tuple[Conv, Sequence[Pair]]:
@@ -118,96 +76,6 @@ def windows_and_pads(node: Windowed, rank: int) -> tuple[Conv, Sequence[Pair]]:
     if node.auto_pad not in ("NOTSET", "VALID"):
         raise ShapeError("padding depends on sizes", found=node.auto_pad, expected="NOTSET or VALID")
     return Conv(**node.common(rank)), pairs_of(node.pads if node.auto_pad == "NOTSET" else (), rank)
-
-
-@register("ConvTranspose")
-class OnnxConvTranspose(Windowed):
-    """Transposed convolution.
-
-    Shapes:
-        input (N, C, *S), weight (C, O/group, *K), bias (O,)  ->  (N, O, *T)
-    Parameters:
-        output_shape: the sizes T, or all sizes; pads follow from it.
-        output_padding: elements added at the ends.
-    """
-
-    canonical_layers = (ConvTranspose,)
-
-    output_padding: tuple[int, ...] = ()
-    output_shape: tuple[int, ...] = ()
-
-    def canonical(self, input: Operand, weight: Operand, bias: Operand | None = None) -> Layer:
-        rank = self.rank(weight)
-        common = self.common(rank)
-        extra = spread(self.output_padding or (0,), rank, "output_padding", 0)
-        pairs = pairs_of(self.pads, rank) if self.auto_pad == "NOTSET" else [(0, 0)] * rank
-        is_plain = not self.output_shape and self.auto_pad in ("NOTSET", "VALID")
-        limits = zip(extra, common["stride"], common["dilation"], strict=True)
-        if (
-            is_plain
-            and all(before == after for before, after in pairs)
-            and all(more < max(stride, dilation) for more, stride, dilation in limits)
-        ):
-            return ConvTranspose(**common, padding=tuple(before for before, _ in pairs), output_padding=extra)
-        return CroppedConvTranspose(
-            conv=ConvTranspose(**common), auto_pad=self.auto_pad, pads=self.pads, extra=extra, sizes=self.output_shape
-        )
-
-    def forward(self, input: Array, weight: Array, bias: Array | None = None) -> Any:
-        return self.run(input, weight, bias)
-
-
-class CroppedConvTranspose(Layer):
-    """Transposed convolution cropped, or padded with its bias, to the required size."""
-
-    conv: ConvTranspose
-    auto_pad: str
-    pads: tuple[int, ...]
-    extra: tuple[int, ...]
-    sizes: tuple[int, ...]
-
-    def infer(self, input: Operand, weight: Operand, bias: Operand | None = None) -> TensorSpec:
-        whole = self.conv.infer(input, weight, bias)
-        rank = self.conv.spatial_rank
-        if None in whole.shape[-rank:] or None in input.shape[-rank:]:
-            return TensorSpec((*whole.shape[:-rank], *(None,) * rank), whole.dtype)
-        return TensorSpec(padded_shape(whole.shape, self._crops(input.shape, whole.shape)), whole.dtype)
-
-    def forward(self, input: Array, weight: Array, bias: Array | None = None) -> Array:
-        self.infer(input, weight, bias)
-        whole = self.conv.forward(input, weight)
-        y = extend(whole, self._crops(input.shape, whole.shape))
-        if bias is None:
-            return y
-        return cast(y + cast(bias, y.dtype).reshape(-1, *(1,) * self.conv.spatial_rank), whole.dtype)
-
-    def flops(self, output: TensorSpec, *operands: object) -> int:
-        return self.conv.flops(output, *operands)
-
-    def _crops(self, input: Shape, whole: Shape) -> list[Pair]:
-        """Return the padding (negative: cropping) before and after each axis of the full result."""
-        rank = self.conv.spatial_rank
-        sizes, full = [size or 0 for size in input[-rank:]], [size or 0 for size in whole[-rank:]]
-        if self.auto_pad == "NOTSET" and not self.sizes:
-            rows = zip(pairs_of(self.pads, rank), self.extra, strict=True)
-            return [(-before, more - after) for (before, after), more in rows]
-        strides = spread(self.conv.stride, rank, "stride")
-        wanted = [size * stride for size, stride in zip(sizes, strides, strict=True)]
-        if self.sizes:
-            if len(self.sizes) < rank:
-                raise ParameterError("output_shape does not fit", found=list(self.sizes), expected=f"{rank} sizes")
-            wanted = list(self.sizes[-rank:])
-        elif self.auto_pad == "VALID":
-            wanted = [size + more for size, more in zip(full, self.extra, strict=True)]
-        crops = []
-        for want, size, more in zip(wanted, full, self.extra, strict=True):
-            total = size + more - want
-            less, rest = total // 2, total - total // 2
-            # SAME_UPPER puts the odd element at the end; every other mode at the start.
-            before, after = (less, rest) if self.auto_pad == "SAME_UPPER" else (rest, less)
-            before = max(before, 0)
-            crops.append((-before, want - size + before))
-        return crops
 
 
 @register("ConvInteger", positional=("input", "weight", "x_zero_point", "w_zero_point", "bias"))

@@ -14,17 +14,12 @@ import numpy as np
 from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
-from engine.layers.linear.matmul import Matmul
 from engine.layers.onnx.operands.adapter import as_tensor, check_given, dtype_of, present, selected
-from engine.layers.onnx.operands.constants import single
 from engine.layers.onnx.operands.dtypes import DTYPES, SATURATING, SMALL_INTEGERS, converted, onnx_dtype
-from engine.layers.onnx.products.conv import Windowed, convolution, distances
-from engine.layers.onnx.products.matmul import centred_columns, centred_rows, exact_product
 from engine.layers.operands.axes import checked_axis
 from engine.layers.operands.bounds import extremes
-from engine.layers.operands.fitting import check_shape
-from engine.layers.operands.precision import check_ordered, widened
-from engine.promotion import broadcast_shapes, cast
+from engine.layers.operands.precision import widened
+from engine.promotion import cast
 from engine.tensor import Array, DType, TensorSpec, dtype_name, format_shape
 
 _FLOAT32: Final[DType] = np.dtype(np.float32)
@@ -163,120 +158,3 @@ def bytes_between(x: Array) -> tuple[Array, Array, Array]:
         scale = np.where(scale == 0, np.float32(1), scale).astype(_FLOAT32)
         zero = saturated(np.asarray(-low / scale), _UINT8)
         return saturated(np.rint(x / scale).astype(np.float64) + zero, _UINT8), scale, zero
-
-
-def requantised(exact: Array, scales: tuple[Any, Any, Any], zero_point: Any, dtype: DType) -> Array:
-    """Requantise sums of products: round(exact * (s0 * s1 / s2)) + zero_point, in float32."""
-    a, b, y = (cast(as_tensor(scale, _FLOAT32, "scale"), _FLOAT32) for scale in scales)
-    zero = as_tensor(zero_point, dtype, "y_zero_point")
-    check_ordered(zero.dtype)
-    if broadcast_shapes(exact.shape, y.shape) != exact.shape:
-        raise ShapeError("y_scale does not fit", found=format_shape(y.shape), expected=format_shape(exact.shape))
-    with np.errstate(all="ignore"):
-        scaled = cast(exact, _FLOAT32) * (a * b / y)
-        return saturated(np.rint(scaled).astype(np.float64) + np.float64(single(zero, "y_zero_point")), dtype)
-
-
-_PRODUCT = ("a", "a_scale", "a_zero_point", "b", "b_scale", "b_zero_point", "y_scale", "y_zero_point")
-
-
-@register("QLinearMatMul", positional=_PRODUCT)
-class QLinearMatMul(Layer):
-    """Quantised product of two quantised tensors."""
-
-    annotations: Annotations = NO_ANNOTATIONS
-
-    def infer(self, *operands: Any) -> TensorSpec:
-        a, _, _, b, _, _, _, y_zero_point = operands
-        spec = Matmul().infer(a, TensorSpec(b.shape, a.dtype))
-        return TensorSpec(spec.shape, dtype_of(y_zero_point, _noted(self.annotations, a.dtype)))
-
-    def forward(
-        self,
-        a: Array,
-        a_scale: Any,
-        a_zero_point: Any,
-        b: Array,
-        b_scale: Any,
-        b_zero_point: Any,
-        y_scale: Any,
-        y_zero_point: Any,
-    ) -> Array:
-        dtype = dtype_of(y_zero_point, _noted(self.annotations, a.dtype))
-        Matmul().infer(TensorSpec(a.shape, a.dtype), TensorSpec(b.shape, a.dtype))
-        left = centred_rows(a, a_zero_point, "a_zero_point")
-        right = centred_columns(b, b_zero_point, "b_zero_point")
-        exact = exact_product(left, right)
-        rows = as_tensor(a_scale, _FLOAT32, "a_scale")
-        rows = rows[:, None] if rows.ndim == 1 and rows.size > 1 else rows
-        rows = rows.reshape(()) if rows.size == 1 else rows
-        columns = as_tensor(b_scale, _FLOAT32, "b_scale")
-        columns = columns.reshape(()) if columns.size == 1 else columns
-        if broadcast_shapes(exact.shape, rows.shape, columns.shape) != exact.shape:
-            raise ShapeError("scales do not fit", found=f"{format_shape(rows.shape)}, {format_shape(columns.shape)}")
-        return requantised(exact, (rows, columns, _single(y_scale)), y_zero_point, dtype)
-
-
-def _single(value: Any) -> Any:
-    return value.reshape(()) if isinstance(value, np.ndarray) and value.size == 1 else value
-
-
-def _noted(annotations: Annotations, default: DType) -> DType:
-    noted = annotations.outputs[0]
-    return noted.dtype if noted is not None else default
-
-
-_CONV = ("x", "x_scale", "x_zero_point", "w", "w_scale", "w_zero_point", "y_scale", "y_zero_point", "bias")
-
-
-@register("QLinearConv", positional=_CONV)
-class QLinearConv(Windowed):
-    """Quantised convolution of quantised tensors.
-
-    Shapes:
-        x (N, C, *S), w (O, C/group, *K), bias (O,); scales and zero points one number, of w one or (O,)
-        ->  (N, O, *T)
-    """
-
-    canonicalises = False
-
-    def infer(self, *operands: Any) -> TensorSpec:
-        x, _, _, w, _, _, _, y_zero_point, *_ = operands
-        spec = convolution(self, self.rank(w)).infer(x, TensorSpec(w.shape, x.dtype))
-        return TensorSpec(spec.shape, dtype_of(y_zero_point, _noted(self.annotations, x.dtype)))
-
-    def forward(
-        self,
-        x: Array,
-        x_scale: Any,
-        x_zero_point: Any,
-        w: Array,
-        w_scale: Any,
-        w_zero_point: Any,
-        y_scale: Any,
-        y_zero_point: Any,
-        bias: Any = None,
-    ) -> Array:
-        dtype = dtype_of(y_zero_point, _noted(self.annotations, x.dtype))
-        convolution(self, self.rank(w)).infer(TensorSpec(x.shape, x.dtype), TensorSpec(w.shape, x.dtype))
-        exact = convolution(self, self.rank(w)).forward(
-            distances(x, x_zero_point, "x_zero_point"), distances(w, w_zero_point, "w_zero_point", 0)
-        )
-        if bias is not None:
-            exact = exact + self._a_channel(as_tensor(bias, _INT32, "bias"), w, "bias")
-        scale = self._a_channel(as_tensor(w_scale, _FLOAT32, "w_scale"), w, "w_scale")
-        return requantised(exact, (_single(x_scale), scale, _single(y_scale)), y_zero_point, dtype)
-
-    def _a_channel(self, values: Array, w: Array, name: str) -> Array:
-        """Return one number, or one per channel, in a shape that broadcasts to the result.
-
-        Raises:
-            ShapeError: the count is neither 1 nor that of the channels.
-        """
-        if values.size == 1:
-            return values.reshape(())
-        check_shape(values.shape, w.shape[:1], f"{name} does not fit")
-        return values.reshape(-1, *(1,) * self.rank(w))
-
-    def flops(self, output: TensorSpec, *operands: object) -> int:
-        return convolution(self, self.rank(operands[3])).flops(output, operands[0], operands[3])

@@ -54,8 +54,8 @@ def _activated(node: Node, y: Value) -> Value:
 @translates("FusedConv", domain=MICROSOFT)
 def fused_conv(node: Node) -> Value:
     """Translate to a convolution, an optional sum and an activation."""
-    inner = _plain(node, "Conv", ("activation", "activation_params"), node.inputs[:3])
-    y = _first(conv(inner))
+    inner = standard(node, "Conv", ("activation", "activation_params"), node.inputs[:3])
+    y = first(conv(inner))
     if node.is_given(3):
         y = node.expression("add(@0,@1)", y, node.input(3))
     return _activated(node, y)
@@ -67,18 +67,18 @@ def fused_gemm(node: Node) -> Value | None:
     fused = [key for key in node.attributes if key.startswith("activation")]
     if len(fused) > 1:
         return None
-    return _activated(node, _first(gemm(_plain(node, "Gemm", fused, node.inputs))))
+    return _activated(node, first(gemm(standard(node, "Gemm", fused, node.inputs))))
 
 
-def _first(made: Results) -> Value:
+def first(made: Results) -> Value:
     """Return the only result of an operator."""
     if made is None:
         raise ParameterError("the operator has no result")
     return made if isinstance(made, Value) else made[0]
 
 
-def _plain(node: Node, type: str, without: Sequence[str], inputs: Sequence[Value | None]) -> Node:
-    """Return the standard operator without the fused attributes."""
+def standard(node: Node, type: str, without: Sequence[str], inputs: Sequence[Value | None]) -> Node:
+    """Return the standard operator without some attributes."""
     attributes = {key: value for key, value in node.attributes.items() if key not in without}
     return Node(
         type=type, name=node.name, domain="", version=13, inputs=inputs, attributes=attributes,

@@ -9,6 +9,8 @@ from engine.onnx.translation.node import Node
 from engine.onnx.translation.registry import MICROSOFT, translates
 from engine.onnx.translation.value import Value
 from engine.onnx.translators.microsoft.integers import quantised, real
+from engine.onnx.translators.microsoft.products import first, standard
+from engine.onnx.translators.pooling import average_pool, global_pool
 
 
 @translates("QLinearSoftmax", domain=MICROSOFT)
@@ -51,11 +53,8 @@ def quantised_average(node: Node) -> Value | None:
     if node.number("channels_last", 0):
         return None
     x = real(node, node.input(0), node.optional(1), node.optional(2))
-    y = node.builder.add("GlobalAveragePool", node.name, [x])[0]
+    y = first(global_pool(standard(node, "GlobalAveragePool", ("channels_last",), [x])))
     return quantised(node, y, node.optional(3), node.optional(4))
-
-
-_POOL = ("auto_pad", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "strides")
 
 
 @translates("QLinearAveragePool", domain=MICROSOFT)
@@ -64,8 +63,7 @@ def quantised_average_pool(node: Node) -> Value | None:
     if node.number("channels_last", 0):
         return None
     x = real(node, node.input(0), node.optional(1), node.optional(2))
-    params = {name: node.attributes[name] for name in _POOL if name in node.attributes}
-    y = node.builder.add("AveragePool", node.name, [x], params=params)[0]
+    y = first(average_pool(standard(node, "AveragePool", ("channels_last",), [x])))
     return quantised(node, y, node.optional(3), node.optional(4))
 
 

@@ -29,12 +29,6 @@ def graph(folder: Path, *lines: str) -> engine.RuntimeGraph:
     return engine.load(folder / "model.pnnx.param", folder / "model.pnnx.bin")
 
 
-def canonical(type: str, *shapes: tuple[int, ...], **params: Any) -> Layer:
-    specs = tuple(TensorSpec(shape, F32) for shape in shapes)
-    annotations = Annotations(inputs=specs, outputs=(TensorSpec((1,), F32),), labels=(None,) * len(specs))
-    return bind(registry[type], n_inputs=len(specs), params=params, attributes={}, annotations=annotations).layer
-
-
 @pytest.mark.parametrize("type", ["Loop", "If", "Scan", "SequenceMap"])
 def test_a_body_that_is_lost_is_refused_by_name(type: str, tmp_path: Path) -> None:
     with pytest.raises(UnsupportedOperatorError, match=f"'{type}' .*pnnx does not write what an ONNX {type} repeats"):
@@ -63,19 +57,32 @@ def test_a_lone_bound_of_clip_is_refused_for_the_file_does_not_say_which_it_is(t
         )  # fmt: skip
 
 
-IMAGE, WEIGHT = (1, 3, 8, 8), (4, 3, 3, 3)
+OPERATORS: list[tuple[str, type[Layer]]] = [
+    ("Conv op 2 1 0 1 2 pads=(1,1,1,1)", Conv),
+    ("Conv op 2 1 0 1 2 auto_pad=SAME_UPPER", Conv),
+    ("Conv op 2 1 0 1 2 pads=(1,1,2,1)", Conv),
+    ("AveragePool op 1 1 0 2 kernel_shape=(2,2) count_include_pad=1", AvgPool),
+]
 
 
-@pytest.mark.parametrize(
-    ("found", "kind"),
-    [
-        (canonical("Conv", IMAGE, WEIGHT, pads=(1, 1, 1, 1)), Conv),
-        (canonical("Conv", IMAGE, WEIGHT, auto_pad="SAME_UPPER"), Conv),
-        (canonical("AveragePool", IMAGE, kernel_shape=(2, 2), count_include_pad=1), AvgPool),
-    ],
-)
-def test_pytorchs_own_layer_does_the_work_where_it_means_the_same(found: Layer, kind: type[Layer]) -> None:
-    assert type(found) is kind
+def convolved(folder: Path, head: str) -> engine.RuntimeGraph:
+    """A graph of an operator on an image and, if it takes one, a weight."""
+    return graph(
+        folder, "pnnx.Input in0 0 1 0 #0=(1,3,8,8)f32", "pnnx.Input in1 0 1 1 #1=(4,3,3,3)f32",
+        f"{head} #0=(1,3,8,8)f32" + (" #1=(4,3,3,3)f32" if " 0 1 2" in head else ""), "pnnx.Output out0 1 0 2",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("head", "kind"), OPERATORS)
+def test_pytorchs_own_layer_does_the_work_where_it_means_the_same(head: str, kind: type[Layer], tmp_path: Path) -> None:
+    (op,) = (op for op in convolved(tmp_path, head).operators if op.layer is not None)
+    assert op.layer is not None and type(op.layer.layer) is kind
+
+
+@pytest.mark.parametrize("pads", ["(-1,0,0,0)", "(1,1)"])
+def test_padding_that_does_not_fit_is_refused(pads: str, tmp_path: Path) -> None:
+    with pytest.raises(ParameterError, match="pads do not fit"):
+        convolved(tmp_path, f"Conv op 2 1 0 1 2 pads={pads}")
 
 
 @pytest.mark.parametrize(
@@ -93,15 +100,6 @@ def test_an_operator_without_a_layer_of_its_own_is_translated(
     assert engine.Session(made, backend="reference").run([np.ones((2, 3, 4), np.float32)])[0].ndim == 3
     made.save(tmp_path / "again.param", tmp_path / "again.bin")
     assert engine.load(tmp_path / "again.param", tmp_path / "again.bin").text() == made.text()
-
-
-@pytest.mark.parametrize("pads", [(1, 1, 2, 1), (-1, 0, 0, 0), (1, 1)])
-def test_padding_that_pytorch_cannot_say_is_done_or_refused(pads: tuple[int, ...]) -> None:
-    if len(pads) == 4 and min(pads) >= 0:
-        assert type(canonical("Conv", IMAGE, WEIGHT, pads=pads)) is not Conv
-    else:
-        with pytest.raises(ParameterError, match="pads do not fit"):
-            canonical("Conv", IMAGE, WEIGHT, pads=pads)
 
 
 @pytest.mark.parametrize(
@@ -234,6 +232,15 @@ def test_a_slope_that_would_make_the_input_larger_is_refused(shape: str, tmp_pat
             tmp_path, f"pnnx.Input in0 0 1 0 #0={shape}f32", "pnnx.Input in1 0 1 1 #1=(3,4,5)f32",
             f"PRelu op 2 1 0 1 2 #0={shape}f32 #1=(3,4,5)f32", "pnnx.Output out0 1 0 2",
         )  # fmt: skip
+
+
+@pytest.mark.parametrize("count", [3, 0])
+def test_scales_of_a_convolution_are_one_or_one_a_channel(count: int, tmp_path: Path) -> None:
+    notes = ["(1,1,3,3)u8", "(1)f32", "(1)u8", "(2,1,1,1)u8", f"({count})f32", "(1)u8", "(1)f32", "(1)u8"]
+    inputs = [f"pnnx.Input in{k} 0 1 {k} #{k}={note}" for k, note in enumerate(notes)]
+    head = "QLinearConv op 8 1 0 1 2 3 4 5 6 7 8 " + " ".join(f"#{k}={note}" for k, note in enumerate(notes))
+    with pytest.raises(ShapeError, match=rf"w_scale does not fit: found \[{count}\], expected \[2\]"):
+        graph(tmp_path, *inputs, head, "pnnx.Output out0 1 0 8")
 
 
 def test_lengths_of_keys_beside_keys_of_earlier_steps_are_refused() -> None:

@@ -56,14 +56,6 @@ def test_an_index_that_picks_more_dimensions_than_numpy_can_add_in_is_refused() 
     assert failure("Tensor.index_put", np.zeros(3, np.float32), indices, updates, reduce="sum") == message
 
 
-def test_scales_of_a_convolution_are_one_or_one_a_channel() -> None:
-    one, byte = np.array(1, np.float32), np.array(1, np.uint8)
-    x, w, scales = np.ones((1, 1, 3, 3), np.uint8), np.ones((2, 1, 1, 1), np.uint8), np.ones(3, np.float32)
-    message = "w_scale does not fit: found [3], expected [2]"
-    assert failure("QLinearConv", x, one, byte, w, scales, byte, one, byte) == message
-    assert failure("QLinearConv", x, one, byte, w, scales[:0], byte, one, byte) == message.replace("[3]", "[0]")
-
-
 def test_a_dtype_that_an_operator_is_not_defined_for_is_refused() -> None:
     operands = [tensor(1, 1, 3, 3, dtype="bool"), tensor(1, 1, 1, 1, dtype="bool")]
     assert "has the wrong dtype" in refusal("ConvInteger", *operands)

@@ -14,29 +14,11 @@ from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import Lowered, NotLoweredError
 from engine.compiler.storage import View, channels_last
 from engine.layers.convolution.deform import DeformConv2d
-from engine.layers.definition.bound import Source
-from engine.layers.onnx.products.deform import OnnxDeformConv
 from engine.layers.operands.spatial import spread
 from engine.tensor import Array
 
 # Most runs of channels that share offsets and weights, each with code of its own.
 _MAX_SEGMENTS = 32
-
-
-@kernels_for(OnnxDeformConv, image=True)
-def lower_onnx_deform(context: Context) -> Lowered:
-    """Lower ONNX's deformable convolution: the bias comes before the mask; a single one of rank 4 is the mask."""
-    layer, given = context.layer(OnnxDeformConv), [*context.bound.positional, *[Source()] * 2][:5]
-    canonical = layer.canonical_for(context.weight(1))
-    values = [context.argument(index) for index in (3, 4)]
-    is_mask = values[1] is None and isinstance(values[0], View | np.ndarray) and len(values[0].shape) == 4
-    if canonical is None or isinstance(values[0], int | float):
-        raise NotLoweredError("there is no kernel for its padding or bias")
-    mask, bias = (given[3], Source()) if is_mask else (given[4], given[3])
-    positional = (*given[:3], mask, bias)
-    return lower_deform(
-        replace(context, bound=replace(context.bound, layer=canonical, positional=positional, dynamic={}))
-    )
 
 
 @kernels_for(DeformConv2d, image=True)

@@ -23,7 +23,6 @@ from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError,
 from engine.compiler.lowering.terms.functions import power
 from engine.compiler.storage import View, channels_last, constant, row_major
 from engine.ir.strided import Strided
-from engine.layers.convolution.window import Window
 from engine.layers.operands.precision import INT64
 from engine.layers.pooling.adaptive_pool import AdaptiveAvgPool, AdaptiveMaxPool, AdaptivePool
 from engine.layers.pooling.max_pool import MaxPool
@@ -32,11 +31,7 @@ from engine.layers.pooling.pool import AvgPool, LPPool, Pool
 
 def windows_of(layer: Pool, x: View, counts: Sequence[int]) -> list[WindowAxis]:
     """Return the windows of a layer along each axis, with so many outputs."""
-    return axes_of(layer.windows, x.shape[2:], counts)
-
-
-def axes_of(windows: Sequence[Window], sizes: Sequence[int], counts: Sequence[int]) -> list[WindowAxis]:
-    """Return windows along axes of these sizes."""
+    sizes = x.shape[2:]
     return [
         WindowAxis(
             size=size,
@@ -47,7 +42,7 @@ def axes_of(windows: Sequence[Window], sizes: Sequence[int], counts: Sequence[in
             padding=window.before,
             after=None if window.after == window.before else window.after,
         )
-        for size, count, window in zip(sizes, counts, windows, strict=True)
+        for size, count, window in zip(sizes, counts, layer.windows_on(sizes), strict=True)
     ]
 
 
@@ -134,7 +129,7 @@ def lower_pool(context: Context) -> Lowered:
     """Lower the largest or the mean element of every window."""
     layer = context.layer(Pool)
     if isinstance(layer, MaxPool) and layer.returns != 0:
-        return with_places(context, layer.spatial_rank, partial(windows_of, layer), in_whole=not layer.dilation)
+        return with_places(context, layer.spatial_rank, partial(windows_of, layer), in_whole=layer.counts_in_whole)
     x, out = as_batch(context, layer.spatial_rank)
     axes = windows_of(layer, x, out)
     if not isinstance(layer, AvgPool):

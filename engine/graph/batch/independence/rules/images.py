@@ -9,10 +9,7 @@ from engine.graph.batch.independence.use import Use
 from engine.graph.batch.independence.values import Items, Mixed, MixesError, Value
 from engine.layers.convolution import conv, conv_transpose, deform, fold
 from engine.layers.normalisation import norm
-from engine.layers.onnx.pooling import global_pool
-from engine.layers.onnx.pooling import pool as onnx_pool
 from engine.layers.onnx.products import conv as onnx_conv
-from engine.layers.onnx.products import deform as onnx_deform
 from engine.layers.onnx.vision import resize
 from engine.layers.pooling import adaptive_pool, max_pool, pool, unpool
 from engine.layers.quantised.quantised_product import QuantisedConv2d
@@ -52,16 +49,13 @@ def convolution(use: Use) -> Value:
     return first_axis(use, "input")
 
 
-@rule(
-    onnx_conv.OnnxConv, onnx_conv.OnnxConvTranspose, onnx_conv.CroppedConvTranspose, onnx_conv.ConvInteger,
-    conv.SelfPaddedConv, QuantisedConv2d,
-)  # fmt: skip
-def onnx_convolution(use: Use) -> Value:
-    """Follow an ONNX convolution, which has no single images."""
+@rule(onnx_conv.ConvInteger, conv.StridedSameConv, QuantisedConv2d)
+def batched_convolution(use: Use) -> Value:
+    """Follow a convolution that takes no single images."""
     return first_axis(use, "input")
 
 
-@rule(deform.DeformConv2d, onnx_deform.OnnxDeformConv)
+@rule(deform.DeformConv2d)
 def deformed(use: Use) -> Value:
     """Follow images that are filtered at positions of their own."""
     if use["input"].rank != 4:
@@ -78,21 +72,11 @@ def pooled(use: Use) -> Value:
 
 @rule(max_pool.MaxPool)
 def max_pooled(use: Use) -> Value:
-    """Follow a max pool; positions of ONNX files, which lack a dilation, are those in the whole tensor."""
+    """Follow a max pool; positions of ONNX files are those in the whole tensor."""
     items, layer = pooled(use), use.layer
-    if layer.dilation or layer.returns == 0:  # type: ignore[attr-defined]
+    if not layer.counts_in_whole or layer.returns == 0:  # type: ignore[attr-defined]
         return items
     return (items, _PLACES) if isinstance(layer.returns, slice) else _PLACES  # type: ignore[attr-defined]
-
-
-@rule(onnx_pool.Windows, global_pool._Global, global_pool.GlobalLpPool)
-def onnx_pooled(use: Use) -> Value:
-    """Follow an ONNX pool; a second output has positions in the whole tensor, which depend on the items before."""
-    items = first_axis(use, "input")
-    if len(use.results) == 1:
-        only: Any = use.results[0][1]
-        return items if only.dtype.kind != "i" or only.dtype == use["input"].spec.dtype else _PLACES
-    return (items, _PLACES)
 
 
 _PLACES = Mixed("names places in the whole batch")

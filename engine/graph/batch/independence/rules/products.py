@@ -163,22 +163,3 @@ def quantised(use: Use) -> Value:
     if any(axis == items.axis or each.rank > 1 for each in scales):
         raise MixesError("has scales that differ between items")
     return items
-
-
-@rule(quantise.QLinearMatMul)
-def quantised_matmul(use: Use) -> Value:
-    """Follow the product of matrices of integers, rounded to integers by shared scales."""
-    use.only("a", "b")
-    rest = [use[name] for name in ("a_scale", "a_zero_point", "y_scale", "y_zero_point")]
-    if any(each.rank and each.shape != (1,) for each in rest):
-        raise MixesError("has scales that differ between items")
-    return multiplied(use["a"], use["b"])
-
-
-@rule(quantise.QLinearConv)
-def quantised_conv(use: Use) -> Value:
-    """Follow images of integers filtered by the same weights."""
-    use.only("x")
-    if use.batch("x").axis != 0:
-        raise MixesError("works along the batch axis")
-    return use.batch("x")
