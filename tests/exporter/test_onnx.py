@@ -64,7 +64,7 @@ def test_without_onnx_weights_in_other_files_are_refused_with_what_to_do(
 ) -> None:
     model = exporter.load_source(str(scattered))
     monkeypatch.setitem(sys.modules, "onnx", None)
-    with pytest.raises(SourceError, match=r"scattered\.onnx: the weights lie in other files.*pip install onnx, or"):
+    with pytest.raises(SourceError, match=r"scattered\.onnx: the weights are in other files.*pip install onnx, or"):
         exporter.export(model, exporter.parse_inputs(["1,1,8,8"]), tmp_path / "out")
 
 
