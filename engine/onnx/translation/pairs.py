@@ -26,6 +26,7 @@ _OPERANDS: Final[Mapping[str, Sequence[str]]] = {
     "Col2Im": ("input", "image_shape", "block_shape"),
     "ConstantOfShape": ("shape",),
     "DFT": ("input", "dft_length", "axis"),
+    "DeformConv": ("input", "weight", "offset", "bias", "mask"),
     "Expand": ("input", "shape"),
     "Gather": ("input", "indices"),
     "OneHot": ("indices", "depth", "values"),

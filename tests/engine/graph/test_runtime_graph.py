@@ -141,7 +141,7 @@ def test_a_shape_error_names_operator_and_type() -> None:
 def test_computed_shapes_are_held_against_the_files() -> None:
     net = built(INPUT, RELU, OUTPUT, _0=(1, 3), _1=(1, 4))
     assert [str(warning) for warning in net.warnings] == [
-        "relu (nn.ReLU): operand '1' is [1, 3] float32, the file says [1, 4] float32; possible cause: a slice on an "
+        "relu (nn.ReLU): operand '1' is [1, 3] float32, the file says [1, 4] float32; possible cause: a slice on a "
         "dynamic dimension is dropped; export it with a bound taken from the size"
     ]
 
