@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -71,8 +72,8 @@ class Rival:
 def _start_ours(_: Path, files: Files, port: int, folder: Path, shape: tuple[int, ...]) -> Start:
     version = folder / "store" / "model" / "1"
     version.mkdir(parents=True)
-    (version / "model.pnnx.param").symlink_to(files.param)
-    (version / "model.pnnx.bin").symlink_to(files.bin)
+    shutil.copyfile(files.param, version / "model.pnnx.param")
+    shutil.copyfile(files.bin, version / "model.pnnx.bin")
     command = [sys.executable, "-m", "app", "serve", "--store", str(folder / "store"), "--port", str(port)]
     return Start(command=[*command, "--threads", "1"], environ={"PYTHONPATH": str(ROOT)})
 
