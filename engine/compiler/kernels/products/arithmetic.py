@@ -66,8 +66,8 @@ class Arithmetic:
 
 # By vector width in words: the x86 instruction that multiplies 16-bit pairs and adds the two products.
 _PAIRS = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}
-# The same for AVX-512 VNNI, which also adds to an accumulator.
-_VNNI = {4: "128", 8: "256", 16: "512"}
+# The same for instructions of AVX-512 that also add to an accumulator.
+_WIDTHS = {4: "128", 8: "256", 16: "512"}
 
 
 def _tiling_pairs(host: Host) -> Host:
@@ -81,18 +81,25 @@ def _tiling_bfloat16(host: Host) -> Host:
 
 def _pairs(host: Host) -> MultiplyAdd:
     if host.has_vnni:
-        return _vnni("vpdpwssd", _add_pairs)
+        return _instruction("avx512.vpdpwssd", _add_pairs)
     return _multiply_pairs if host.triple.startswith("x86_64") else _add_pairs
 
 
-def _vnni(name: str, otherwise: MultiplyAdd) -> MultiplyAdd:
-    """Return the function that emits an instruction for whole vectors, and does otherwise for single words."""
+def _instruction(name: str, otherwise: MultiplyAdd, numbers: int = 1, dtype: str = "i32") -> MultiplyAdd:
+    """Return the function that emits an instruction for whole vectors, and does otherwise for single words.
+
+    Args:
+        name: of the instruction in LLVM, without the width.
+        otherwise: emits the same for one word.
+        numbers, dtype: of a word, as the instruction takes its factors.
+    """
 
     def multiply_add(f: Function, a: Value, b: Value, total: Value) -> Value:
-        if lanes_of(total.type) not in _VNNI:
+        lanes = lanes_of(total.type)
+        if lanes not in _WIDTHS:
             return otherwise(f, a, b, total)
-        words = [total, *(f.convert("bitcast", each, total.type) for each in (a, b))]
-        return f.call(f"llvm.x86.avx512.{name}.{_VNNI[lanes_of(total.type)]}", words, total.type)
+        words = [total, *(f.convert("bitcast", each, vector(numbers * lanes, dtype)) for each in (a, b))]
+        return f.call(f"llvm.x86.{name}.{_WIDTHS[lanes]}", words, total.type)
 
     return multiply_add
 
@@ -126,15 +133,6 @@ def _add_parts(f: Function, a: Value, b: Value, total: Value, bits: int, shift: 
     return total
 
 
-def _multiply_bfloat16(f: Function, a: Value, b: Value, total: Value) -> Value:
-    """Emit the instruction of AVX512-BF16, for whole vectors; it takes subnormal numbers as 0."""
-    lanes = lanes_of(total.type)
-    if lanes not in _VNNI:
-        return _add_halves(f, a, b, total)
-    words = [f.convert("bitcast", each, vector(2 * lanes, "bfloat")) for each in (a, b)]
-    return f.call(f"llvm.x86.avx512bf16.dpbf16ps.{_VNNI[lanes]}", [total, *words], total.type)
-
-
 def _add_halves(f: Function, a: Value, b: Value, total: Value) -> Value:
     for half in (_high, _low):
         total = f.fma(half(f, a), half(f, b), total)
@@ -153,7 +151,20 @@ ARITHMETIC: Final[Mapping[Words, Arithmetic]] = {
     "float": Arithmetic(1, lambda host: Function.fma, lambda host: host),
     "int16": Arithmetic(2, _pairs, _tiling_pairs, np.dtype(np.int16), np.dtype(np.int16), "i32"),
     "int8": Arithmetic(
-        4, lambda host: _vnni("vpdpbusd", _add_bytes), _tiling_pairs, np.dtype(np.uint8), np.dtype(np.int8), "i32"
+        4,
+        lambda host: _instruction("avx512.vpdpbusd", _add_bytes),
+        _tiling_pairs,
+        np.dtype(np.uint8),
+        np.dtype(np.int8),
+        "i32",
     ),
-    "bfloat16": Arithmetic(2, lambda host: _multiply_bfloat16, _tiling_bfloat16, BFLOAT16, BFLOAT16, speed=1.8),
+    # The instruction of AVX512-BF16 takes subnormal numbers as 0.
+    "bfloat16": Arithmetic(
+        2,
+        lambda host: _instruction("avx512bf16.dpbf16ps", _add_halves, 2, "bfloat"),
+        _tiling_bfloat16,
+        BFLOAT16,
+        BFLOAT16,
+        speed=1.8,
+    ),
 }
