@@ -16,10 +16,10 @@ from engine.layers.convolution.conv import Conv
 from engine.layers.linear.matmul import Matmul
 from engine.layers.onnx.products.quantise import DequantizeLinear
 from engine.layers.operands.spatial import spread
-from engine.passes.support.byte_products import BYTES, is_of_bytes, most_of
+from engine.passes.support.byte_products import BYTES, has_byte_kernel, is_of_bytes, most_of
 from engine.passes.support.facts import Facts, input_named
-from engine.passes.support.rewriting import Rewriter
-from engine.pnnx import Attribute, Graph, Operator, Parameter
+from engine.passes.support.rewriting import Rewriter, tensor
+from engine.pnnx import Graph, Operator, Parameter
 from engine.tensor import Array
 
 _SUMS: Final = 2**31
@@ -54,7 +54,7 @@ def _of_bytes(op: RuntimeOperator, facts: Facts, rewriter: Rewriter, axis: int) 
     if any(each is None or not is_of_bytes(each, facts, 1 if k == 0 else None) for k, each in enumerate(zeros)):
         return []
     stored, distances = weight
-    if axis == 0 and not _has_kernel(op, stored):
+    if isinstance(op.definition, Conv) and not has_byte_kernel(op.definition, stored):
         return []
     if most_of(np.moveaxis(distances, axis, 0)) >= _SUMS:
         return []
@@ -66,7 +66,7 @@ def _of_bytes(op: RuntimeOperator, facts: Facts, rewriter: Rewriter, axis: int) 
     type_, params = ("ConvInteger", _parameters(op, stored)) if axis == 0 else ("MatMulInteger", {})
     new = [
         Operator(type_, sums, tuple(inputs), (sums,), {**params, "as_float": True}),
-        _constant(factor, scales.reshape(-1, *(1,) * rank) if scales.size > 1 else scales.reshape(())),
+        tensor(factor, scales.reshape(-1, *(1,) * rank) if scales.size > 1 else scales.reshape(())),
     ]
     if len(op.inputs) == 2:
         made = Operator("pnnx.Expression", op.name, (sums, factor), (op.outputs[0].name,), {"expr": "mul(@0,@1)"})
@@ -104,13 +104,6 @@ def _weights(op: RuntimeOperator, facts: Facts, axis: int) -> tuple[Array, Array
     return weight, weight.astype(np.int64) - zero.astype(np.int64).reshape(shape)
 
 
-def _has_kernel(op: RuntimeOperator, weight: Array) -> bool:
-    layer = op.definition
-    assert isinstance(layer, Conv)
-    is_paired = layer.groups == 1 or weight.shape[1] % 2 == 0
-    return is_paired and weight.ndim <= 4 and layer.padding_mode == "zeros"
-
-
 def _parameters(op: RuntimeOperator, weight: Array) -> dict[str, Parameter]:
     """Return the parameters of a convolution as ConvInteger has them."""
     layer, rank = op.definition, weight.ndim - 2
@@ -122,7 +115,3 @@ def _parameters(op: RuntimeOperator, weight: Array) -> dict[str, Parameter]:
         "pads": (*befores, *afters),
         "strides": spread(layer.stride, rank, "stride"),
     }
-
-
-def _constant(name: str, data: Array) -> Operator:
-    return Operator("pnnx.Attribute", name, (), (name,), {}, {"data": Attribute(data.shape, data.dtype, data)})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from dataclasses import replace as with_fields
 
@@ -66,9 +67,7 @@ def calibrate(
     operands: list[dict[str, Array]] = []
     outputs: list[tuple[Array, ...]] = []
     tapped = graph.rebuilt(_with_outputs(graph.source, (*read, *made)))
-    session = Session(tapped, threads=threads, cache=None)
-    session.prepare()
-    try:
+    with prepared(tapped, threads) as session:
         for index, sample in enumerate(samples):
             check_cancelled()
             progress("calibrating", index, len(samples))
@@ -81,10 +80,15 @@ def calibrate(
                 outputs.append(tuple(values[:own]))
             if len(operands) < _RECORDED and (not operands or _same_shapes(operands[0], found)):
                 operands.append(found)
-    finally:
-        session.close()
     affines = {name: histogram.affine() for name, histogram in histograms.items()}
     return Calibration(affines=affines, operands=tuple(operands), outputs=tuple(outputs))
+
+
+def prepared(graph: RuntimeGraph, threads: int | None) -> closing[Session]:
+    """Return a session of a graph, compiled now, as a context that closes it."""
+    session = Session(graph, threads=threads, cache=None)
+    session.prepare()
+    return closing(session)
 
 
 def agreement(session: Session, samples: Sequence[Sequence[Array]], expected: Sequence[tuple[Array, ...]]) -> float:
@@ -97,14 +101,20 @@ def agreement(session: Session, samples: Sequence[Sequence[Array]], expected: Se
     for sample, wanted in zip(samples, expected, strict=False):
         check_cancelled()
         for index, (y, right) in enumerate(zip(session.run(list(sample)), wanted, strict=True)):
-            if right.dtype.kind in "fc":
-                lost[index] += float(np.square(np.abs(y.astype(np.float64) - right)).sum())
-                whole[index] += float(np.square(np.abs(right.astype(np.float64))).sum())
+            if y.shape != right.shape:
+                part = size = float(max(right.size, 1))
+            elif right.dtype.kind in "fc":
+                part, size = _energy(y - right), _energy(right)
             else:
-                lost[index] += int((y != right).sum()) if y.shape == right.shape else right.size
-                whole[index] += right.size
+                part, size = float((y != right).sum()), float(right.size)
+            lost[index] += part
+            whole[index] += size
     shares = np.divide(lost, whole, out=np.where(lost > 0, 1.0, 0.0), where=whole > 0)
     return float(1 - shares.max(initial=0.0))
+
+
+def _energy(values: Array) -> float:
+    return float(np.square(np.abs(values).astype(np.float64)).sum())
 
 
 def _with_outputs(source: Graph, operands: Sequence[str]) -> Graph:

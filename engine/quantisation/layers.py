@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,16 +12,17 @@ from engine.graph import RuntimeGraph, RuntimeOperator
 from engine.layers.convolution.conv import Conv
 from engine.layers.linear.linear import Linear
 from engine.layers.linear.matmul import Matmul
+from engine.passes.support.byte_products import has_byte_kernel
 from engine.passes.support.facts import Facts
-from engine.pnnx import Attribute, Operator, Parameter
+from engine.passes.support.rewriting import tensor
+from engine.pnnx import Operator, Parameter
 from engine.quantisation.histogram import Affine
 from engine.tensor import Array
 
 # Largest magnitude of a signed byte that is used: weights are symmetric, so that their zero point is 0.
 _LARGEST: Final = 127
 _FLOAT32: Final = np.dtype(np.float32)
-# Convolution kernels of bytes read two or four channels at a time.
-_MAX_SPATIAL_RANK: Final = 2
+_LABELS: Final = ("input", "weight", "bias")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -47,20 +48,17 @@ class QuantisableLayer:
         """Yield operators that compute the layer in float32, between other operands.
 
         Args:
-            prefix: beginning of all names that are new.
+            prefix: beginning of all names that are new, and the name of the operator that makes the output.
             input, output: operands that it reads and makes.
         """
-        yield constant(f"{prefix}/weight", self.weight)
-        inputs, labels = [input, f"{prefix}/weight"], ["input", "weight"]
+        inputs = (input, f"{prefix}/weight", *([] if self.bias is None else [f"{prefix}/bias"]))
+        yield tensor(f"{prefix}/weight", self.weight)
         if self.bias is not None:
-            yield constant(f"{prefix}/bias", self.bias)
-            inputs, labels = [*inputs, f"{prefix}/bias"], [*labels, "bias"]
-        type_, params = "F.linear", dict[str, Parameter]()
+            yield tensor(f"{prefix}/bias", self.bias)
         if self.convolution is not None:
-            rank = self.convolution.spatial_rank
-            type_ = f"F.conv{rank}d"
-            params = {**self._window(), "padding": self.convolution.padding, "groups": self.convolution.groups}
-        yield Operator(type_, prefix, tuple(inputs), (output,), params, labels=tuple(labels))
+            yield _convolution(self.convolution, prefix, inputs, output)
+        else:
+            yield Operator("F.linear", prefix, inputs, (output,), labels=_LABELS[: len(inputs)])
 
     def in_int8(self, prefix: str, input: str, output: str, correction: Array | None = None) -> Iterator[Operator]:
         """Yield operators that compute the layer with quantised weights from an operand that was dequantised.
@@ -74,40 +72,22 @@ class QuantisableLayer:
         weight, scales = per_channel(self.weight)
         axis = 0
         if self.convolution is None:
-            weight, axis = np.ascontiguousarray(weight.T), 1
-        yield constant(f"{prefix}/weight", weight)
-        yield constant(f"{prefix}/weight_scale", scales)
-        yield constant(f"{prefix}/weight_zero", np.zeros(len(scales), np.int8))
+            weight, axis = weight.T, 1
         stored = (f"{prefix}/weight", f"{prefix}/weight_scale", f"{prefix}/weight_zero")
+        for name, values in zip(stored, (weight, scales, np.zeros(len(scales), np.int8)), strict=True):
+            yield tensor(name, values)
         yield Operator("DequantizeLinear", f"{prefix}/dequantised", stored, (f"{prefix}/dequantised",), {"axis": axis})
-        inputs = [input, f"{prefix}/dequantised"]
+        inputs = (input, f"{prefix}/dequantised", *([] if bias is None else [f"{prefix}/bias"]))
         if bias is not None:
-            yield constant(f"{prefix}/bias", np.asarray(bias, np.float32))
-            inputs.append(f"{prefix}/bias")
+            yield tensor(f"{prefix}/bias", np.asarray(bias, np.float32))
         if self.convolution is not None:
-            yield Operator("Conv", prefix, tuple(inputs), (output,), self._onnx_window())
+            yield _convolution(self.convolution, prefix, inputs, output)
         elif bias is None:
-            yield Operator("torch.matmul", prefix, tuple(inputs), (output,))
+            yield Operator("torch.matmul", prefix, inputs, (output,))
         else:
             product = f"{prefix}/product"
-            yield Operator("torch.matmul", product, tuple(inputs[:2]), (product,))
+            yield Operator("torch.matmul", product, inputs[:2], (product,))
             yield Operator("pnnx.Expression", prefix, (product, inputs[2]), (output,), {"expr": "add(@0,@1)"})
-
-    def _window(self) -> dict[str, Parameter]:
-        assert self.convolution is not None
-        return {"stride": self.convolution.stride, "dilation": self.convolution.dilation}
-
-    def _onnx_window(self) -> dict[str, Parameter]:
-        conv = self.convolution
-        assert conv is not None
-        pairs = conv.padding_of(self.weight.shape[2:])
-        return {
-            "strides": conv.stride,
-            "dilations": conv.dilation,
-            "pads": (*(before for before, _ in pairs), *(after for _, after in pairs)),
-            "group": conv.groups,
-            "kernel_shape": self.weight.shape[2:],
-        }
 
 
 def find_layers(graph: RuntimeGraph) -> list[QuantisableLayer]:
@@ -128,24 +108,28 @@ def per_channel(weight: Array) -> tuple[Array, Array]:
 def quantise_operators(prefix: str, input: str, affine: Affine) -> Iterator[Operator]:
     """Yield operators that round an operand to bytes and dequantise it, as the operand ``prefix``."""
     scale, zero = f"{prefix}/scale", f"{prefix}/zero"
-    yield constant(scale, np.asarray(affine.scale, np.float32))
-    yield constant(zero, np.asarray(affine.zero_point, np.uint8))
+    yield tensor(scale, np.asarray(affine.scale, np.float32))
+    yield tensor(zero, np.asarray(affine.zero_point, np.uint8))
     yield Operator("QuantizeLinear", f"{prefix}/bytes", (input, scale, zero), (f"{prefix}/bytes",))
     yield Operator("DequantizeLinear", prefix, (f"{prefix}/bytes", scale, zero), (prefix,))
 
 
-def constant(name: str, data: Array) -> Operator:
-    """Return an operator that makes a stored tensor."""
-    stored = np.ascontiguousarray(data).reshape(data.shape)
-    return Operator("pnnx.Attribute", name, (), (name,), {}, {"data": Attribute(data.shape, data.dtype, stored)})
+def _convolution(conv: Conv, name: str, inputs: tuple[str, ...], output: str) -> Operator:
+    """Return a convolution between other operands: input, weight and, if there is one, bias."""
+    params: dict[str, Parameter] = {
+        "stride": conv.stride,
+        "padding": conv.padding,
+        "dilation": conv.dilation,
+        "groups": conv.groups,
+    }
+    return Operator(f"F.conv{conv.spatial_rank}d", name, inputs, (output,), params, labels=_LABELS[: len(inputs)])
 
 
 def _quantisable(op: RuntimeOperator, facts: Facts) -> QuantisableLayer | None:
     layer = op.definition
     if type(layer) not in (Conv, Linear, Matmul) or not op.inputs or not op.outputs:
         return None
-    names: Mapping[str, str] = {"input": "input", "weight": "other"} if isinstance(layer, Matmul) else {}
-    weight = facts.argument(op, names.get("weight", "weight"))
+    weight = facts.argument(op, "other" if isinstance(layer, Matmul) else "weight")
     bias = None if isinstance(layer, Matmul) else facts.argument(op, "bias")
     given = facts.spec(op.inputs[0])
     if not _is_float32(weight) or not (bias is None or _is_float32(bias)):
@@ -153,7 +137,7 @@ def _quantisable(op: RuntimeOperator, facts: Facts) -> QuantisableLayer | None:
     if given is None or given.dtype != _FLOAT32 or given.shape is None or not weight.size:
         return None
     if isinstance(layer, Conv):
-        if not _has_kernel(layer, weight, len(given.shape)):
+        if len(given.shape) != layer.spatial_rank + 2 or not has_byte_kernel(layer, weight):
             return None
     elif weight.ndim != 2 or len(given.shape) < 2 or (bias is not None and bias.shape != weight.shape[:1]):
         return None
@@ -167,12 +151,6 @@ def _quantisable(op: RuntimeOperator, facts: Facts) -> QuantisableLayer | None:
         bias=None if bias is None else np.array(bias, np.float32),
         convolution=layer if isinstance(layer, Conv) else None,
     )
-
-
-def _has_kernel(conv: Conv, weight: Array, rank: int) -> bool:
-    is_paired = conv.groups == 1 or weight.shape[1] % 2 == 0
-    is_plain = conv.padding_mode == "zeros" and rank == conv.spatial_rank + 2
-    return is_paired and is_plain and conv.spatial_rank <= _MAX_SPATIAL_RANK
 
 
 def _is_float32(value: object) -> bool:

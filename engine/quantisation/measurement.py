@@ -10,12 +10,14 @@ import numpy as np
 
 from engine.graph import RuntimeGraph
 from engine.pnnx import Graph, Operator
-from engine.quantisation.calibration import Calibration
+from engine.quantisation.calibration import Calibration, prepared
 from engine.quantisation.layers import QuantisableLayer, quantise_operators
 from engine.session import Session
 from engine.tensor import Array, TensorSpec
 
 _ROUNDS: Final = 9
+# A layer whose time falls by less stays in float32: conversions between layers cost as much.
+_LEAST_GAIN: Final = 0.05
 
 
 class LayerCost(NamedTuple):
@@ -32,6 +34,16 @@ class LayerCost(NamedTuple):
     noise: float
     correction: Array
 
+    @property
+    def gain_us(self) -> float:
+        """Time that int8 saves."""
+        return self.float_us - self.int8_us
+
+    @property
+    def is_faster(self) -> bool:
+        """Return whether int8 saves enough time."""
+        return self.gain_us >= _LEAST_GAIN * self.float_us
+
 
 def measure_layers(
     layers: Sequence[QuantisableLayer], calibration: Calibration, threads: int | None
@@ -46,17 +58,14 @@ def measure_layers(
         yield from quantise_operators(f"{index}/input", f"{index}/x", calibration.affines[layer.input])
         yield from layer.in_int8(f"{index}", f"{index}/input", f"{index}/y")
 
-    sessions = [_session(layers, shapes, operators, threads) for operators in (in_float32, in_int8)]
+    graphs = [_side_by_side(layers, shapes, operators) for operators in (in_float32, in_int8)]
     inputs = [[each[layer.input] for layer in layers] for each in calibration.operands]
     times: list[list[Mapping[str, float]]] = [[], []]
-    try:
+    with prepared(graphs[0], threads) as first, prepared(graphs[1], threads) as second:
         for _ in range(_ROUNDS):
-            for session, rows in zip(sessions, times, strict=True):
+            for session, rows in zip((first, second), times, strict=True):
                 rows.append(_times(session, inputs[0]))
-        results = [sessions[1].run(each) for each in inputs]
-    finally:
-        for session in sessions:
-            session.close()
+        results = [second.run(each) for each in inputs]
     costs = []
     for index, layer in enumerate(layers):
         float_us, int8_us = (float(np.median([row[f"{index}"] for row in rows])) for rows in times)
@@ -66,13 +75,12 @@ def measure_layers(
     return costs
 
 
-def _session(
+def _side_by_side(
     layers: Sequence[QuantisableLayer],
     shapes: Mapping[str, Array],
     operators: Callable[[QuantisableLayer, int], Iterator[Operator]],
-    threads: int | None,
-) -> Session:
-    """Return a session of all layers side by side, each with an input and an output of its own."""
+) -> RuntimeGraph:
+    """Return a graph of all layers, each with an input and an output of its own."""
     built: list[Operator] = []
     annotations: dict[str, TensorSpec] = {}
     for index, layer in enumerate(layers):
@@ -83,9 +91,7 @@ def _session(
         annotations[f"{index}/x"] = TensorSpec(x.shape, x.dtype)
     graph = RuntimeGraph.from_source(Graph(built, annotations), "layers")
     graph.build()
-    session = Session(graph, threads=threads, cache=None)
-    session.prepare()
-    return session
+    return graph
 
 
 def _times(session: Session, inputs: Sequence[Array]) -> Mapping[str, float]:

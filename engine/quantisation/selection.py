@@ -15,18 +15,15 @@ from engine.errors import GraphError, ParameterError
 from engine.graph import RuntimeGraph
 from engine.passes.optimiser import PASSES, optimise
 from engine.pnnx import Operator
-from engine.quantisation.calibration import Calibration, agreement, calibrate
+from engine.quantisation.calibration import Calibration, agreement, calibrate, prepared
 from engine.quantisation.layers import QuantisableLayer, find_layers, quantise_operators
 from engine.quantisation.measurement import LayerCost, measure_layers
-from engine.session import Session
 from engine.tensor import Array
 
 # Passes that change what a layer computes; the others run again whenever the result is loaded.
 _FOLDING: Final = frozenset(
     ("dead_operators", "identity_removal", "constant_folding", "pad_into_conv", "fold_batch_norm")
 )
-# A layer whose time falls by less stays in float32: conversions between layers cost as much.
-_LEAST_GAIN: Final = 0.05
 _ROUNDS: Final = 15
 _QUANTISED: Final = ("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "torch.quantize_per_tensor")
 
@@ -135,7 +132,7 @@ def quantise(
     model = search.assembled(chosen) if chosen else folded
     progress("measuring the network", 0, 1)
     float_ms, int8_ms = _times(folded, model, list(samples[0]), threads)
-    if int8_ms >= float_ms:
+    if not chosen or int8_ms >= float_ms:
         chosen, kept, model, int8_ms = [], 1.0, folded, float_ms
     return QuantisedModel(
         graph=model,
@@ -170,9 +167,9 @@ class _Search:
 
     def best(self, keep: float) -> tuple[list[int], float]:
         """Return the indices of the layers to quantise and the share of the outputs' energy that is kept."""
-        gains = [cost.float_us - cost.int8_us for cost in self._costs]
-        candidates = [k for k, cost in enumerate(self._costs) if gains[k] >= _LEAST_GAIN * cost.float_us]
-        candidates.sort(key=lambda k: self._costs[k].noise / gains[k])
+        costs = self._costs
+        candidates = [k for k, cost in enumerate(costs) if cost.is_faster]
+        candidates.sort(key=lambda k: costs[k].noise / costs[k].gain_us)
         low, high, kept = 0, len(candidates), 1.0
         count = high  # tried first: mostly all candidates fit
         while low < high:
@@ -203,37 +200,25 @@ class _Search:
             operators.extend(layer.in_int8(layer.name, done[layer.input], layer.output, correction))
         quantised = RuntimeGraph.from_source(with_fields(self._graph.source, operators=operators), self._graph.name)
         quantised.build()
-        result = quantised.rebuilt(PASSES["dead_operators"](quantised))  # weights in float32
-        return result
+        return quantised.rebuilt(PASSES["dead_operators"](quantised))  # weights in float32
 
     def _kept(self, chosen: Sequence[int]) -> float:
         self._progress(f"trying {len(chosen)} of {len(self._layers)} layers in int8", 0, 1)
-        session = Session(self.assembled(chosen), threads=self._threads, cache=None)
-        session.prepare()
-        try:
+        with prepared(self.assembled(chosen), self._threads) as session:
             return agreement(session, self._samples, self._calibration.outputs)
-        finally:
-            session.close()
 
 
 def _times(first: RuntimeGraph, second: RuntimeGraph, sample: list[Array], threads: int | None) -> tuple[float, float]:
     """Return the median time of a run of each network in ms; the runs alternate."""
-    if first is second:
-        return 1.0, 1.0
-    sessions = [Session(graph, threads=threads, cache=None) for graph in (first, second)]
     times: list[list[float]] = [[], []]
-    try:
-        for session in sessions:
-            session.prepare()
+    with prepared(first, threads) as one, prepared(second, threads) as other:
+        for session in (one, other):
             session.run(sample)
         for _ in range(_ROUNDS):
-            for session, found in zip(sessions, times, strict=True):
+            for session, found in zip((one, other), times, strict=True):
                 start = time.perf_counter()
                 session.run(sample)
                 found.append(time.perf_counter() - start)
-    finally:
-        for session in sessions:
-            session.close()
     return float(np.median(times[0]) * 1e3), float(np.median(times[1]) * 1e3)
 
 
@@ -244,7 +229,6 @@ def _reports(
     total = sum(cost.noise for cost in costs) or 1.0
     reports = []
     for index, (layer, cost) in enumerate(zip(layers, costs, strict=True)):
-        is_faster = cost.float_us - cost.int8_us >= _LEAST_GAIN * cost.float_us
         reports.append(
             LayerReport(
                 name=layer.name,
@@ -254,7 +238,7 @@ def _reports(
                 int8_us=cost.int8_us,
                 sqnr_db=float(-10 * np.log10(cost.noise)) if cost.noise else float("inf"),
                 share=cost.noise / total,
-                reason="" if index in chosen else "error" if is_faster else "not faster",
+                reason="" if index in chosen else "error" if cost.is_faster else "not faster",
             )
         )
     return reports

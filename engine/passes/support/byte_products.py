@@ -8,6 +8,7 @@ import numpy as np
 
 from engine.errors import EngineError
 from engine.graph import RuntimeOperand, RuntimeOperator
+from engine.layers.convolution.conv import Conv
 from engine.layers.onnx.products.conv import Windowed, distances
 from engine.layers.onnx.products.matmul import centred_columns
 from engine.passes.support.facts import Facts, input_named
@@ -61,3 +62,9 @@ def has_kernel(op: RuntimeOperator, weights: Array, facts: Facts) -> bool:
         return True
     is_paired = layer.group == 1 or weights.shape[1] % 2 == 0
     return is_paired and weights.ndim <= 4 and layer.auto_pad in ("NOTSET", "VALID")
+
+
+def has_byte_kernel(conv: Conv, weight: Array) -> bool:
+    """Return whether a kernel of bytes computes a convolution; it multiplies the channels of a group in pairs."""
+    is_paired = conv.groups == 1 or weight.shape[1] % 2 == 0
+    return is_paired and weight.ndim <= 4 and conv.padding_mode == "zeros"

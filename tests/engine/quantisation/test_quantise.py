@@ -15,6 +15,7 @@ from engine import QuantisedModel, RuntimeGraph, Session, TensorSpec, quantise
 from engine.errors import GraphError, InputError, ParameterError
 from engine.pnnx import Attribute, Operator
 from engine.quantisation import measurement, selection
+from engine.quantisation.calibration import agreement
 from engine.quantisation.layers import find_layers, per_channel
 from tests.engine.graph.build import built, op
 
@@ -122,6 +123,37 @@ def test_a_network_that_is_not_faster_as_a_whole_is_left_alone(
     monkeypatch.setattr(selection, "_times", lambda *given: (1.0, 1.01))
     found = quantise(network(), samples(), keep=0.9)
     assert (found.quantised_layers, found.kept, found.int8_ms) == (0, 1.0, found.float_ms)
+
+
+def test_a_network_without_quantised_layers_has_one_time(int8_is_faster: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selection, "_times", lambda *given: (3.0, 2.0))
+    found = quantise(network(), samples(), keep=1)
+    assert (found.quantised_layers, found.float_ms, found.int8_ms) == (0, 3.0, 3.0)
+
+
+class Fixed:
+    """A session that always answers the same."""
+
+    def __init__(self, answer: np.ndarray) -> None:
+        self._answer = answer
+
+    def run(self, inputs: list[np.ndarray]) -> list[np.ndarray]:
+        return [self._answer]
+
+
+@pytest.mark.parametrize(("answer", "right", "share"), [
+    ([3.0, 4.0], [3.0, 4.0], 1.0),
+    ([3.0, 3.0], [3.0, 4.0], 1 - 1 / 25),
+    ([3 + 3j], [3 + 4j], 1 - 1 / 25),
+    ([1, 2, 3, 5], [1, 2, 3, 4], 0.75),
+    ([3.0, 4.0, 0.0], [3.0, 4.0], 0.0),
+    ([0.0], [0.0], 1.0),
+])  # fmt: skip
+def test_the_share_that_is_kept_is_by_energy_or_by_equal_integers(
+    answer: list[Any], right: list[Any], share: float
+) -> None:
+    fixed: Any = Fixed(np.array(answer))
+    assert agreement(fixed, [[]], [(np.array(right),)]) == pytest.approx(share)
 
 
 def test_the_saved_pair_gives_the_same_answers_on_both_back_ends(int8_is_faster: None, tmp_path: Path) -> None:
