@@ -38,8 +38,9 @@ _HEAD: Final = """# Operators
 An operand with `= value` may be absent. Any operand may also be stored with the operator as an attribute (`@weight`)
 or be given as a parameter (`other=2`), and any parameter may come as an operand (`$dim=7`). *Core*: the
 [core operator](core-operators.md) that several types are names of. Types that begin with `aten::` take everything in
-the order of PyTorch's own schema. *Fixed* parameters belong to the type; what is *not needed* is read over; *if* names
-the parameter that announces an attribute. Reference: runs on numpy, held against PyTorch's recorded answers.
+the order of PyTorch's own schema. *Fixed* parameters belong to the type; *not needed* ones are ignored; *if* names
+the parameter that says whether an attribute is stored. Reference: runs on numpy, compared with PyTorch's recorded
+answers.
 
 Compiled, for float32 ([compiler.md](compiler.md)): *kernel*: machine code of its own. *map*: element-wise, part of the
 kernel that makes its operand where it can be, else a kernel with others of its kind. *view*: costs nothing where
@@ -119,13 +120,13 @@ def _core(layer: type[Layer]) -> str:
 
 
 def compiled_as(signature: Signature) -> str:
-    """What the compiler has for a type: the rules of its layer's class."""
+    """Return how the compiler computes a type: by the rules of its layer's class."""
     found = [compiled_layer(layer) for layer in (signature.layer, *signature.layer.canonical_layers)]
     return next((kind for kind in found if kind != "–"), "–")
 
 
 def compiled_layer(layer: type[Layer]) -> str:
-    """What the compiler has for a layer."""
+    """Return how the compiler computes a layer."""
     if issubclass(layer, Constant):
         return "constant"
     if layer in KERNEL_RULES and layer not in EXPRESSION_RULES:
