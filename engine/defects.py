@@ -1,7 +1,8 @@
 """Defects of the compiler: exceptions that no rule, kernel or check foresaw while a graph was compiled.
 
 The reference may answer instead of what could not be compiled, but a defect is never hidden: it is logged at ERROR with
-its operator, counted for the metrics, and listed in ``GET /models/{name}``. With ``backend="compiled"`` it is an error.
+its operator, counted for the metrics, and listed in ``GET /models/{name}``. With ``backend="compiled"``, and outside a
+session, it is an error.
 """
 
 from __future__ import annotations
@@ -105,13 +106,15 @@ def report_defect(operator: str, error: Exception, *, is_compiled: bool = False)
         is_compiled: whether it becomes machine code in another way.
 
     Raises:
-        CompilerDefectError: the reference layer may not run the operator instead.
+        CompilerDefectError: the reference layer may not run the operator instead, or no session compiles.
         CompileMemoryError: there was not enough memory, which is not a defect; a later attempt may succeed.
     """
     if isinstance(error, MemoryError):
         raise lack_of_memory(operator, error) from error
     current = _current.get()
-    defects, operators = (Defects(), []) if current is None else (current[0], current[1].source.operators)
+    if current is None:  # no session compiles
+        raise _as_refusal(operator, error) from error
+    defects, operators = current[0], current[1].source.operators
     defects.add(operator, next((each.type for each in operators if each.name == operator), ""), error)
     if defects.are_errors and not is_compiled:
         raise _as_refusal(operator, error) from error

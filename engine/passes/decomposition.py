@@ -10,18 +10,18 @@ from typing import Any, Final
 import numpy as np
 
 from engine.cancellation import cancellable_quick
-from engine.errors import EngineError
+from engine.defects import report_defect
 from engine.graph import RuntimeGraph, RuntimeOperand, RuntimeOperator
 from engine.layers import registry
 from engine.layers.definition.bound import BoundLayer, Source
-from engine.layers.definition.composite import Composite, inferred
+from engine.layers.definition.composite import Composite, UnknownSizeError, inferred
 from engine.layers.definition.layer import Annotations, Layer
 from engine.layers.definition.overload import unfolded
 from engine.layers.operands.precision import working_dtype
 from engine.passes.support.facts import Facts, packed
 from engine.passes.support.rewriting import Rewriter, renamed, stored
 from engine.pnnx import Attribute, Graph, Operator
-from engine.tensor import DType, Shape, TensorSpec
+from engine.tensor import UNKNOWN, DType, Shape, TensorSpec, is_known, known_value
 
 PART: Final = "::"
 _PART: Final = re.compile(f"({PART}[0-9]+)+$")
@@ -35,17 +35,27 @@ def origin(name: str) -> str:
 def decomposition(graph: RuntimeGraph) -> Graph:
     """Replace operators that are written in others by those, for which there are kernels.
 
-    An operator stays if its decomposition depends on a size that is unknown before a run.
+    An operator stays if its decomposition depends on a size that is unknown before a run, or if it is computed in half
+    precision, which is rounded only once. Any other failure is a defect, see ``engine.defects``.
     """
     rewriter, facts = Rewriter(graph), Facts(graph)
     for op in cancellable_quick(graph.operators):
         bound = None if op.layer is None else unfolded(op.layer)
-        if bound is not None and isinstance(bound.layer, Composite):
+        if bound is not None and isinstance(bound.layer, Composite) and not _is_rounded(op, facts):
             try:
                 _Writer(op, rewriter, facts).write(bound)
-            except (EngineError, AttributeError, TypeError, ValueError):
+            except UnknownSizeError:
                 continue
+            except Exception as error:
+                report_defect(op.name, error)
     return rewriter.result()
+
+
+def _is_rounded(op: RuntimeOperator, facts: Facts) -> bool:
+    """Return whether an operand is in half precision."""
+    known = [facts.known(each) for each in op.inputs]
+    items = [item for each in known for item in (each if isinstance(each, list | tuple) else [each])]
+    return any(isinstance(each, TensorSpec) and working_dtype(each.dtype) != each.dtype for each in items)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,9 +88,11 @@ class _Writer:
         """Replace the operator.
 
         Raises:
-            EngineError, AttributeError, TypeError, ValueError: something about its operands is unknown.
+            UnknownSizeError: something about its operands is unknown.
         """
         known = [self._facts.known(each) for each in self._op.inputs]
+        if not all(is_known(known_value(known[index])) for index in bound.dynamic.values()):
+            raise UnknownSizeError("a parameter is unknown before a run")
         layer: Any = bound.with_parameters(known) if bound.dynamic else bound.layer
         attributes = {name: self._operand(each) for name, each in bound.keywords.items()}
         result = layer.compose(self._call, *(self._operand(each) for each in bound.positional), **attributes)
@@ -97,12 +109,12 @@ class _Writer:
 
     def _described(self, operand: RuntimeOperand) -> object:
         known, items = self._facts.known(operand), packed(operand)
-        if isinstance(known, TensorSpec) and working_dtype(known.dtype) != known.dtype:
-            raise TypeError("half precision is rounded only once")
         if isinstance(known, list | tuple) and items is not None:
             return [self._described(each) for each in items]
         if isinstance(known, list | tuple) and any(isinstance(each, TensorSpec) for each in known):
-            raise TypeError("the names of its tensors are unknown")
+            raise UnknownSizeError("the names of its tensors are unknown")
+        if known is UNKNOWN:
+            raise UnknownSizeError("an operand is unknown before a run")
         if not isinstance(known, TensorSpec):
             return known
         # An operand that comes twice stays the same.
@@ -113,7 +125,7 @@ class _Writer:
         result = inferred(layer, *(each.spec if isinstance(each, _Operand) else each for each in operands))
         results = result if isinstance(result, tuple) else (result,)
         if not all(isinstance(each, TensorSpec) for each in results):
-            raise TypeError("a result is unknown before a run")
+            raise UnknownSizeError("a result is unknown before a run")
         name = self._rewriter.fresh(f"{self._op.name}{PART}{len(self._made) + 1}")
         outputs = [_Operand(self._rewriter.fresh(name), each) for each in results]
         self._made.append(_operator(layer, name, operands, tuple(each.name for each in outputs)))
@@ -134,7 +146,7 @@ def _operator(layer: Layer, name: str, operands: tuple[Any, ...], outputs: tuple
         elif isinstance(each, np.ndarray) and label is not None:
             attributes[label] = stored(each)
         elif label is None:
-            raise TypeError("an operand is unknown before a run")
+            raise UnknownSizeError("an operand is unknown before a run")
         elif each is not signature.operands[label]:
             params[label] = each
     return Operator(signature.type, name, tuple(inputs), outputs, params, attributes, tuple(labels))
@@ -144,7 +156,7 @@ def _parameters(layer: Layer, presets: Mapping[str, Any]) -> Iterator[tuple[str,
     for each in fields(layer):
         value = getattr(layer, each.name)
         if isinstance(value, tuple) and None in value:
-            raise TypeError("a size is unknown before a run")
+            raise UnknownSizeError("a size is unknown before a run")
         if isinstance(value, np.dtype):  # numpy takes None for float64, so it is not compared
             yield each.name, f"torch.{value.name}"
         elif not isinstance(value, Annotations) and each.name not in presets and value != each.default:

@@ -21,7 +21,7 @@ from engine.layers.attention.multihead_operands import (
 )
 from engine.layers.convolution.pad import Pad
 from engine.layers.creation.container import formula
-from engine.layers.definition.composite import CallLayer, Composite
+from engine.layers.definition.composite import CallLayer, Composite, UnknownSizeError
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations
 from engine.layers.definition.registry import register
 from engine.layers.indexing.masking import Where
@@ -183,9 +183,11 @@ class MultiheadAttention(Composite):
         try:
             return self._masks(specs, sequences, arrangement)
         except ShapeError:
+            if all(spec.is_static for spec in specs):
+                raise
             rest = [index for index, _ in enumerate(specs) if index not in sequences]
             if len(rest) != 1 or None not in specs[rest[0]].shape or specs[rest[0]].rank != 2 or arrangement.rank != 3:
-                raise
+                raise UnknownSizeError("the roles of the masks") from None
             return rest[0]
 
     def _masks_of_heads(

@@ -24,6 +24,10 @@ CallLayer: TypeAlias = Callable[..., Any]
 """Function that applies a layer to operands: tensors, numbers and None, in the order of its ``forward``."""
 
 
+class UnknownSizeError(Exception):
+    """A composition depends on a size, or on another property of an operand, that only a run decides."""
+
+
 class Composite(Layer):
     """Base of operators with a decomposition; half precision is computed in float32 and rounded once."""
 
@@ -37,7 +41,10 @@ class Composite(Layer):
     def infer(self, *operands: Any, **attributes: Any) -> Any:
         if any(UNKNOWN in each for each in operands if isinstance(each, list | tuple)):
             return UNKNOWN
-        return self.compose(inferred, *operands, **attributes)
+        try:
+            return self.compose(inferred, *operands, **attributes)
+        except UnknownSizeError:
+            return UNKNOWN
 
     def flops(self, output: TensorSpec, *operands: object) -> int:
         counts = []

@@ -75,6 +75,7 @@ class LinalgNorm(Composite):
             )
 
 
+@register("engine.SingularNorm")
 class SingularNorm(Layer):
     """The sum of the singular values of matrices (nuc), the largest (2) or the smallest one (-2)."""
 

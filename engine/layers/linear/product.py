@@ -11,7 +11,7 @@ import numpy as np
 
 from engine.errors import ParameterError, ShapeError
 from engine.layers.creation.container import formula
-from engine.layers.definition.composite import CallLayer, Composite
+from engine.layers.definition.composite import CallLayer, Composite, UnknownSizeError
 from engine.layers.definition.layer import Annotations
 from engine.layers.definition.registry import register
 from engine.layers.elementwise.arithmetic import Add
@@ -25,7 +25,7 @@ from engine.layers.shape.join import Cat
 from engine.layers.shape.shape import Flatten, Unsqueeze
 from engine.layers.shape.split import Chunk
 from engine.promotion import broadcast_shapes, promote_types
-from engine.tensor import Array, TensorSpec, format_shape
+from engine.tensor import Array, Shape, TensorSpec, format_shape
 
 
 def _multiplied(call: CallLayer, input: Array, other: Array) -> Any:
@@ -157,7 +157,7 @@ class Cross(Composite):
 
     def compose(self, call: CallLayer, input: Array, other: Array) -> Any:
         shape = broadcast_shapes(input.shape, other.shape)
-        axis = shape.index(3) if self.dim is None else self.dim
+        axis = self._axis(shape) if self.dim is None else self.dim
         both = _multiplied(call, input, other)
         split = Chunk(chunks=3, dim=axis, annotations=Annotations(outputs=(None,) * 3))
         a, b = (call(split, call(ExpandAs(), each, both)) for each in (input, other))
@@ -166,6 +166,11 @@ class Cross(Composite):
             for after, before in ((1, 2), (2, 0), (0, 1))
         ]
         return call(Cat(dim=axis), *parts)
+
+    def _axis(self, shape: Shape) -> int:
+        if 3 not in shape or None in shape[: shape.index(3)]:
+            raise UnknownSizeError("the first axis of size 3")
+        return shape.index(3)
 
 
 @register("aten::linalg_multi_dot")

@@ -78,6 +78,19 @@ def test_it_is_an_error_where_only_machine_code_may_answer(store: Path, defect: 
     assert "the compiler failed" in str(reason) and "ZeroDivisionError" in str(reason)
 
 
+def test_a_defect_of_a_decomposition_leaves_its_operator_to_the_reference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_model(tmp_path, "one", [SOFTMAX[0], "torch.logit it 1 1 0 1 #1=(1,3)f32", SOFTMAX[-1]])
+    monkeypatch.setattr("engine.passes.decomposition._Writer.write", faulty_rule)
+    with serving(tmp_path, cache=False) as client:
+        answer = client.infer("one", [[0.5, 0.25, 0.75]]).json()
+        listed, metrics = row(client)["compiler_defects"], client.get("/metrics").text
+    np.testing.assert_allclose(answer["outputs"]["out0"]["data"], [0, -np.log(3), np.log(3)], rtol=1e-5, atol=1e-7)
+    assert {"operator": "it", "type": "torch.logit", "error": "ZeroDivisionError: a fault of the rule"} in listed
+    assert "pnnx_serve_compiler_defects_total{" in metrics
+
+
 def test_a_model_without_defects_says_so(store: Path) -> None:
     with serving(store, cache=False) as client:
         assert row(client)["compiler_defects"] == []

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from engine import RuntimeGraph, Session, TensorSpec
+from engine.errors import CompilerDefectError, ShapeError
+from engine.layers.reduction.loss import MSELoss
 from engine.passes import optimise
 from engine.passes.decomposition import decomposition, origin
 from engine.tensor import BFLOAT16
@@ -45,9 +47,21 @@ def test_half_precision_is_rounded_only_once(dtype: Any) -> None:
     assert_untouched(decomposition, alone("aten::mse_loss", (2, 3), dtype))
 
 
-def test_an_operator_that_needs_an_unknown_size_stays() -> None:
-    assert_untouched(decomposition, alone("torch.cross", (None, 2)))
+@pytest.mark.parametrize("shape", [(None, 2), (None, 3)])
+def test_an_operator_that_needs_an_unknown_size_stays(shape: tuple[int | None, ...]) -> None:
+    assert_untouched(decomposition, alone("torch.cross", shape))
     assert types(applied(decomposition, alone("torch.cross", (3, 2)), close=1e-6))[-1] == "torch.cat"
+
+
+@pytest.mark.parametrize("error", [AttributeError, TypeError, ValueError, ShapeError])
+def test_any_other_failure_is_a_defect(error: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
+    def faulty(*_: object) -> None:
+        raise error("a fault of the composition")
+
+    graph = alone("aten::mse_loss")
+    monkeypatch.setattr(MSELoss, "compose", faulty)
+    with pytest.raises(CompilerDefectError, match="it: the compiler failed: found .*a fault of the composition"):
+        decomposition(graph)
 
 
 def test_the_parts_count_for_the_operator_of_the_file() -> None:
