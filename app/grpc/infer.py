@@ -16,8 +16,7 @@ from app.protocol.grpc.infer import read_infer, read_names, write_answer
 from app.protocol.grpc.schema import message_class
 from app.protocol.grpc.wire import Piece, field
 from app.protocol.v2.inference import prepare, request_deadline
-from app.protocol.v2.lookup import find
-from app.protocol.v2.ports import has_wire_ports, wire_ports
+from app.protocol.v2.operations import cache_ports, find
 from app.protocol.v2.runtime_settings import RuntimeSettings
 from app.protocol.v2.shared_memory import MemoryRegions
 from app.serving.dataplane import Answer, DataPlane
@@ -103,8 +102,7 @@ class Inference:
             size = len(data)
             del data, work
             _, version, model = find(plane.store, message.model, read_version(message.version))
-            if not has_wire_ports(model):  # not on the event loop, since it may run the model
-                await plane.offload(partial(wire_ports, model), deadline)
+            await cache_ports(plane, model, deadline)
             plan, run = prepare(message.request, model, plane.settings, self._regions, size=size)
 
             def write(answer: Answer) -> bytes:

@@ -15,7 +15,7 @@ from app.errors import ModelNotReadyError
 from app.grpc.call import Call
 from app.keys import Group
 from app.protocol.grpc.schema import HEALTH, SERVICE, methods, parse
-from app.protocol.v2.lookup import find
+from app.protocol.v2.operations import find
 from app.serving.dataplane import DataPlane
 from app.settings import Settings, SettingsError
 
@@ -120,7 +120,7 @@ def _handlers(
             return handlers.handler(path, [Group.INFER], inference.one)
         if name == "ModelStreamInfer":
             return handlers.handler(path, [Group.INFER], inference.stream, is_stream=True)
-        return handlers.handler(path, others.rows[name][0], others.answer(name, classes))
+        return handlers.handler(path, others.rows[name], others.answer(name, classes))
 
     table = {name: handler(name, classes) for name, classes in methods(SERVICE).items()}
     health = Health(plane, handlers.check)

@@ -15,7 +15,6 @@ import engine
 from app.codec.answers import dump_json
 from app.errors import QueueFullError, ServiceError, from_engine
 from app.memory.reservation import Reservation, current
-from app.scheduling.job import CancelToken
 from app.serving.dataplane import DataPlane
 
 log = logging.getLogger(__name__)
@@ -116,19 +115,19 @@ class BackgroundWork:
 
     async def _run(self, deadline: float) -> None:
         try:
-            await self._plane.trials.run(self._do, deadline)
+            await self._plane.trials.call(self._do, deadline)
         except QueueFullError as exc:
-            if exc.detail.get("limit") != 1:  # for lack of memory
+            if exc.detail.get("limit") != 0:  # for lack of memory
                 raise
             message = "another measurement or comparison is running, expected one at a time"
             raise QueueFullError(message) from None
 
-    def _do(self, token: CancelToken) -> None:
+    def _do(self) -> None:
         def is_over() -> bool:
-            return token.is_cancelled() or self._plane.is_draining
+            return self._task.done() or self._plane.is_draining
 
         reservation = current()
-        assert reservation is not None  # the request's; tasks and executors pass it on
+        assert reservation is not None  # the request's; tasks and schedulers pass it on
         with reservation.working(is_over):
             try:
                 self._work(self._report, is_over)

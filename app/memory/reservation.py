@@ -4,7 +4,7 @@ Everything that a request makes the server hold is charged to its ``Reservation`
 what decoding makes of it, what the run needs, the answer. All reservations together stay within one ``MemoryBudget``.
 A request that can never fit is refused for good (413), one that does not fit now is asked to retry (429).
 
-The current reservation is a context variable, which executors hand on to their threads: code that decodes calls
+The current reservation is a context variable, which schedulers hand on to their threads: code that decodes calls
 ``charge(bytes)`` and ``check()`` and knows nothing of servers. Outside of a request nothing is bounded.
 """
 

@@ -9,6 +9,5 @@ postprocessing                predictions and drawings from outputs
 dry_run, sessions             tuning run of a version before it serves, and its engine session
 inline_policy                 choice of requests that run on the event loop
 call                          request to a model, as the scheduler takes it
-executor                      threads with a bounded queue, for work that runs no model
 statistics                    counters and timings
 """

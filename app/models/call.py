@@ -35,8 +35,12 @@ class Call(Generic[T]):
         if self._prepared is None:
             self._prepared = self._model.prepare(self._request, self._decoded)
         self._may_wait = True
-        self._ran = self._model.recall(self._prepared)
-        return None if self._ran is not None else self._model.run_spec(self._prepared)
+        self._ran = self._model.runs.recall(self._prepared)
+        return (
+            None
+            if self._ran is not None
+            else self._model.batcher.run_spec(self._prepared.tensors, self._prepared.items)
+        )
 
     def prepare_here(self) -> bool:
         """Decode on the event loop; return whether the request qualifies to run there."""
@@ -46,21 +50,21 @@ class Call(Generic[T]):
         if not self._model.is_light(self._decoded.inputs):
             return False
         self._prepared = self._model.prepare(self._request, self._decoded)
-        if not self._model.is_as_measured(self._prepared):
-            return False
-        self._ran = self._model.recall(self._prepared)
+        if not self._model.batcher.is_known(self._prepared.tensors, 1):
+            return False  # shapes other than the measured ones
+        self._ran = self._model.runs.recall(self._prepared)
         self._may_wait = False
         return True
 
     def run(self, cancelled: Callable[[], bool]) -> None:
         """Compute the outputs alone, unless they are known."""
         if self._ran is None:
-            self._ran = self._model.run(self.prepared, cancelled if self._may_wait else None)
+            self._ran = self._model.runs.run(self.prepared, cancelled if self._may_wait else None)
 
     def run_with(self, others: Sequence[Self], cancelled: Callable[[], bool]) -> None:
         """Compute the outputs of this and other calls in one run."""
         calls = [self, *others]
-        ran = self._model.run_together([call.prepared for call in calls], cancelled)
+        ran = self._model.runs.run_together([call.prepared for call in calls], cancelled)
         for call, each in zip(calls, ran, strict=True):
             call._ran = each
 
@@ -68,7 +72,7 @@ class Call(Generic[T]):
         """Postprocess and encode the answer."""
         assert self._ran is not None  # run() comes first
         self.prepared.timing.queue_s = queue_s
-        result = self._model.finish(self.prepared, self._ran)
+        result = self._model.postprocessing.finish(self.prepared, self._ran)
         return self._encode(result), result
 
     @property

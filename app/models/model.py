@@ -23,14 +23,13 @@ from app.models.folder.config import ModelConfig
 from app.models.folder.layout import WARMUP
 from app.models.inline_policy import InlinePolicy
 from app.models.postprocessing import Postprocessing
-from app.models.request import Decoded, InferRequest, InferResult, Prepared, Ran
+from app.models.request import Decoded, InferRequest, InferResult, Prepared
 from app.models.response_cache import open_cache
 from app.models.runs import Runs
 from app.models.sessions import open_session
 from app.models.statistics import Timing, account
 from app.models.verification import Verification
 from app.models.warmup import example_inputs, partly_known, read_warmup
-from app.scheduling.job import RunSpec
 from app.settings import Settings
 from app.signature import Inputs, Signature
 
@@ -40,6 +39,7 @@ class Model:
 
     Attributes:
         batcher: runs several items, or several requests, together.
+        runs, postprocessing: the steps of a request after ``prepare``.
         inline_policy: decides which requests run on the event loop.
         preprocessor: None if the model takes no pictures.
         response_cache: None if outputs are not cached.
@@ -84,10 +84,10 @@ class Model:
         )
         self.remark: str | None = None
         self._given = read_warmup(warmup, self.signature)
-        self._postprocessing = Postprocessing(name, config, self.signature, labels, self.preprocessor)
+        self.postprocessing = Postprocessing(name, config, self.signature, labels, self.preprocessor)
         self.response_cache = open_cache(config.response_cache, graph)
         self.verification = Verification(name, graph) if settings.verify_batches else None
-        self._runs = Runs(self.batcher, self.response_cache, self.verification)
+        self.runs = Runs(self.batcher, self.response_cache, self.verification)
 
     def infer(self, request: InferRequest, cancelled: Callable[[], bool] | None = None) -> InferResult:
         """Prepare, run and finish a request.
@@ -100,7 +100,7 @@ class Model:
             ServiceError, EngineError, ConfigError: see the three steps.
         """
         prepared = self.prepare(request)
-        return self.finish(prepared, self.run(prepared, cancelled))
+        return self.postprocessing.finish(prepared, self.runs.run(prepared, cancelled))
 
     def decode(self, request: InferRequest) -> Decoded:
         """Return the inputs of a request, with pictures still encoded.
@@ -117,11 +117,11 @@ class Model:
         Raises:
             ServiceError: the request does not fit the model.
         """
-        options = self._postprocessing.options(request)
-        wanted = self._postprocessing.requested(request.outputs)
+        options = self.postprocessing.options(request)
+        wanted = self.postprocessing.requested(request.outputs)
         decoded = self.decode(request) if decoded is None else decoded
         if request.draw:
-            self._postprocessing.check_drawable(decoded.inputs)
+            self.postprocessing.check_drawable(decoded.inputs)
         timing = Timing(decode_s=decoded.seconds)
         tensors, placements = self._tensors(decoded.inputs, timing)
         asked = account.get()
@@ -146,61 +146,6 @@ class Model:
             not isinstance(value, tuple) or (self.preprocessor is not None and self.preprocessor.is_light(value))
             for value in inputs.values()
         )
-
-    def is_as_measured(self, prepared: Prepared) -> bool:
-        """Return whether the inputs have the measured shapes: one item of the usual kind."""
-        return self.batcher.is_known(prepared.tensors, 1)
-
-    def run_spec(self, prepared: Prepared) -> RunSpec:
-        """Return the resources that the run needs.
-
-        Raises:
-            EngineError: the tensors do not fit the graph.
-        """
-        return self.batcher.run_spec(prepared.tensors, prepared.items)
-
-    def recall(self, prepared: Prepared) -> Ran | None:
-        """Return the cached outputs for these tensors, or None.
-
-        Raises:
-            ServiceError: there is not enough memory for them.
-        """
-        return self._runs.recall(prepared)
-
-    def forget(self) -> None:
-        """Drop the cached outputs and cache no more, because another version takes over."""
-        if self.response_cache is not None:
-            self.response_cache.close()
-
-    def run(self, prepared: Prepared, cancelled: Callable[[], bool] | None = None) -> Ran:
-        """Compute the outputs, or take outputs cached meanwhile; see ``Runs.run``.
-
-        Raises:
-            ServiceError: there is not enough memory.
-            EngineError: the engine rejects the tensors, or fails.
-        """
-        return self._runs.run(prepared, cancelled)
-
-    def run_together(self, prepared: Sequence[Prepared], cancelled: Callable[[], bool] | None = None) -> list[Ran]:
-        """Compute the outputs of several requests in one run.
-
-        Raises:
-            ServiceError, EngineError: see ``run``; the error does not say which request caused it.
-        """
-        return self._runs.run_together(prepared, cancelled)
-
-    def finish(self, prepared: Prepared, ran: Ran) -> InferResult:
-        """Predict and draw.
-
-        Raises:
-            ConfigError: the outputs are not as configured.
-        """
-        return self._postprocessing.finish(prepared, ran)
-
-    @property
-    def can_draw(self) -> bool:
-        """Return whether predictions can be drawn."""
-        return self._postprocessing.can_draw
 
     def profile(self) -> list[dict[str, Any]]:
         """Return the measured time of each operator in one run, after one warm-up run.

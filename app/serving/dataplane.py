@@ -1,6 +1,6 @@
 """Operations on models, independent of HTTP and gRPC: inference, metadata, readiness, graphs.
 
-Work that takes time runs in the threads of a scheduler or an executor; the event loop only does bookkeeping.
+Work that takes time runs in the threads of a scheduler; the event loop only does bookkeeping.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from app.memory.machine import Trimmer, budget_bytes
 from app.memory.reservation import MemoryBudget, current
 from app.messages import cut
 from app.models.call import Call
-from app.models.executor import BoundedExecutor
 from app.models.model import Model
 from app.models.registry.commands import ModelCommands
 from app.models.registry.store import Store
@@ -29,7 +28,8 @@ from app.models.registry.watch import Watcher
 from app.models.request import InferRequest, InferResult
 from app.models.statistics import account
 from app.remote.opening import open_store
-from app.scheduling.job import DEFAULT_PRIORITY, CancelToken
+from app.scheduling.job import DEFAULT_PRIORITY
+from app.scheduling.scheduler import Scheduler
 from app.serving.commands import Commands
 from app.serving.control import Control
 from app.serving.drawings import Drawings
@@ -56,7 +56,7 @@ class Answer(NamedTuple):
 
 
 class DataPlane:
-    """Models and executors of one server. ``start`` loads the store in the background, ``close`` ends everything."""
+    """Models and schedulers of one server. ``start`` loads the store in the background, ``close`` ends everything."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -75,9 +75,10 @@ class DataPlane:
         self.loaded = asyncio.Event()
         self._loader: threading.Thread | None = None
         # For work that belongs to no model, such as parsing a large body that contains the model's name.
-        self._executor = BoundedExecutor("server", threads=self.budget.threads, queue=settings.max_queue)
+        threads = self.budget.threads
+        self._offloading = Scheduler("server", threads=threads, runs=threads, queue=settings.max_queue)
         # One at a time, so that measurements share the machine with requests only.
-        self.trials = BoundedExecutor("trials", threads=1, queue=0)
+        self.trials = Scheduler("trials", threads=1, runs=1, queue=0)
         self.drawings = Drawings(
             self.memory,
             queue=settings.max_queue,
@@ -97,9 +98,9 @@ class DataPlane:
             self.remote.close()
         self.watcher.close()
         self.store.close()
-        self._executor.close()
+        self._offloading.close()
         self.trials.close()
-        self.drawings.close()
+        self.drawings.scheduler.close()
         if self._loader is not None:
             # Loads were asked to stop. A load that hangs delays the shutdown by at most this time.
             with suppress(TimeoutError):
@@ -109,8 +110,8 @@ class DataPlane:
     def is_busy(self) -> bool:
         """Return whether a thread is working; a cancelled run stops only between operators."""
         schedulers = [version.scheduler for entry in self.store.entries for version in entry.versions]
-        others = self.drawings.running + self._executor.running + self.trials.running
-        return others > 0 or any(scheduler.is_busy for scheduler in schedulers)
+        others = self.drawings.scheduler, self._offloading, self.trials
+        return any(scheduler.is_busy for scheduler in (*schedulers, *others))
 
     @property
     def is_quiet(self) -> bool:
@@ -171,7 +172,7 @@ class DataPlane:
 
     async def offload(self, work: Callable[[], T], deadline: float) -> T:
         """Return the result of work that belongs to no model, done in a thread."""
-        return await self._executor.run(lambda token: _charged(work, token), deadline)
+        return await self._offloading.call(work, deadline)
 
     def can_draw(self, name: str | None, number: int | str | None) -> bool:
         """Return whether the model's answer can be a picture.
@@ -180,7 +181,7 @@ class DataPlane:
             ServiceError: there is no such model, or it is not ready.
         """
         model = self.store.version(name, number).model
-        return model is not None and model.can_draw
+        return model is not None and model.postprocessing.can_draw
 
     def output_names(self, name: str | None, number: int | str | None) -> tuple[str, ...]:
         """Return the names of a model's outputs.
@@ -315,13 +316,3 @@ def _counted(version: Version, encoded: T, result: InferResult) -> T:
 
 def _encoded(encode: Callable[[Answer], T], model: str, version: int, result: InferResult) -> T:
     return encode(Answer(model=model, version=version, result=result))
-
-
-def _charged(work: Callable[[], T], token: CancelToken) -> T:
-    """Return the result of work; its request's memory stays charged until it is done, even if the client leaves."""
-    reservation = current()
-    with engine.cancelling(token.is_cancelled):
-        if reservation is None:
-            return work()
-        with reservation.working(token.is_cancelled):
-            return work()

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Hashable
 
 from app.errors import DeadlineExceededError
-from app.memory.reservation import MemoryBudget, current
-from app.models.executor import BoundedExecutor
+from app.memory.reservation import MemoryBudget
+from app.scheduling.scheduler import Scheduler
 
 
 class Drawings:
@@ -27,7 +27,7 @@ class Drawings:
     def __init__(self, memory: MemoryBudget, *, queue: int, limit_s: float) -> None:
         self._memory = memory
         self._limit_s = limit_s
-        self._executor = BoundedExecutor("graph", threads=1, queue=queue)
+        self.scheduler = Scheduler("graph", threads=1, runs=1, queue=queue)
         self._tasks: dict[Hashable, asyncio.Task[bytes]] = {}
 
     async def get(self, key: Hashable, cost: int, draw: Callable[[], bytes], deadline: float) -> bytes:
@@ -53,22 +53,12 @@ class Drawings:
         except TimeoutError:
             raise DeadlineExceededError("the graph was not drawn within the request's time") from None
 
-    @property
-    def running(self) -> int:
-        """Return the number of drawings in progress."""
-        return self._executor.running
-
-    def close(self) -> None:
-        """Drop drawings that wait."""
-        self._executor.close()
-
     async def _draw(self, cost: int, draw: Callable[[], bytes]) -> bytes:
         reservation = self._memory.open()
         try:
             with reservation:
                 reservation.charge(cost)
-                deadline = time.monotonic() + self._limit_s
-                return await self._executor.run(lambda token: _charged_drawing(draw, token.is_cancelled), deadline)
+                return await self.scheduler.call(draw, time.monotonic() + self._limit_s)
         finally:
             reservation.close()
 
@@ -76,10 +66,3 @@ class Drawings:
         del self._tasks[key]
         if not task.cancelled():
             task.exception()  # marks it as retrieved, since every client may have left
-
-
-def _charged_drawing(draw: Callable[[], bytes], is_cancelled: Callable[[], bool]) -> bytes:
-    reservation = current()
-    assert reservation is not None  # set by _draw; the executor hands it on
-    with reservation.working(is_cancelled):
-        return draw()

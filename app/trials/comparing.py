@@ -113,7 +113,9 @@ def _answer(
     charge(sum(each.nbytes for each in outputs.values()))
     predictions = None
     if prepared is not None:
-        predictions = entry.model.finish(prepared, Ran(outputs=dict(outputs), infer_s=0.0, batch=1)).predictions
+        predictions = entry.model.postprocessing.finish(
+            prepared, Ran(outputs=dict(outputs), infer_s=0.0, batch=1)
+        ).predictions
     row = {"predictions": _brief(predictions), "inputs": [list(each.shape) for each in inputs]}
     return row, _Running(entry=entry, session=session, inputs=inputs, outputs=outputs)
 

@@ -1,4 +1,4 @@
 """The Open Inference Protocol over HTTP: paths, headers and statuses. app/protocol/v2 defines the messages.
 
-app has the table of routes; infer runs models, endpoints has all other routes.
+app has the table of routes; infer runs models.
 """

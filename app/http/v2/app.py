@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -12,9 +12,13 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, NoMatchFound, Route
 from starlette.types import Receive, Scope, Send
 
-from app.errors import InputMismatchError, InvalidRequestError, ServiceError
+from app.codec.json_body import parse_json
+from app.errors import InputMismatchError, InvalidRequestError, ModelNotReadyError, RefusedError, ServiceError
+from app.http.body import dataplane, read_body
 from app.http.responses import json_response
-from app.http.v2 import endpoints, infer
+from app.http.v2 import infer
+from app.messages import brief
+from app.protocol.v2 import operations
 from app.protocol.v2.runtime_settings import RuntimeSettings
 from app.protocol.v2.shared_memory import MemoryRegions
 from app.serving.dataplane import DataPlane
@@ -45,41 +49,52 @@ HANDLERS: Final[dict[type[Exception], Callable[[Request, Exception], Awaitable[R
 }
 
 
-Endpoint = Callable[[Request], Awaitable[Response]]
+async def ready(request: Request) -> Response:
+    """Return whether all models that should be served are ready."""
+    reason = dataplane(request).unready_reason()
+    if reason is None:
+        return json_response({"ready": True, "live": True})
+    error = ModelNotReadyError(f"not ready: {reason}")
+    return json_response({"ready": False, "reason": reason, "error": error.message}, error.status, error.headers)
+
+
+Endpoint: TypeAlias = Callable[[Any], Awaitable[Any]]  # an operation, or an endpoint of Starlette
+_ENDPOINTS: Final = (ready, infer.infer)
+_MAX_BYTES: Final = 1 << 20
 
 PREFIX: Final = "/v2"
 # In this order, since /v2/models/stats does not name a model.
 _SERVER: Final[tuple[tuple[str, str, Endpoint], ...]] = (
-    ("GET", "", endpoints.server),
-    ("GET", "/", endpoints.server),
-    ("GET", "/health/live", endpoints.live),
-    ("GET", "/health/ready", endpoints.ready),
-    ("GET", "/models", endpoints.models),
-    ("GET", "/models/stats", endpoints.all_statistics),
-    ("POST", "/repository/index", endpoints.index),
-    ("POST", "/repository/models/{name}/load", endpoints.load),
-    ("POST", "/repository/models/{name}/unload", endpoints.unload),
-    ("GET", "/logging", endpoints.show_logging),
-    ("POST", "/logging", endpoints.set_logging),
-    ("GET", "/trace/setting", endpoints.show_trace),
-    ("POST", "/trace/setting", endpoints.set_trace),
-    ("GET", "/models/{name}/trace/setting", endpoints.show_trace),
-    ("POST", "/models/{name}/trace/setting", endpoints.set_trace),
+    ("GET", "", operations.server),
+    ("GET", "/", operations.server),
+    ("GET", "/health/live", operations.live),
+    ("GET", "/health/ready", ready),
+    ("GET", "/models", operations.models),
+    ("GET", "/models/stats", operations.all_statistics),
+    ("POST", "/repository/index", operations.index),
+    ("POST", "/repository/models/{name}/load", operations.load),
+    ("POST", "/repository/models/{name}/unload", operations.unload),
+    ("GET", "/logging", operations.show_logging),
+    ("POST", "/logging", operations.set_logging),
+    ("GET", "/trace/setting", operations.show_trace),
+    ("POST", "/trace/setting", operations.set_trace),
+    ("GET", "/models/{name}/trace/setting", operations.show_trace),
+    ("POST", "/models/{name}/trace/setting", operations.set_trace),
 )
 # Below /systemsharedmemory and /cudasharedmemory.
 _MEMORY: Final[tuple[tuple[str, str, Endpoint, Endpoint], ...]] = (
-    ("GET", "/status", endpoints.memory_status, endpoints.device_status),
-    ("GET", "/region/{region}/status", endpoints.memory_status, endpoints.device_status),
-    ("POST", "/region/{region}/register", endpoints.register_memory, endpoints.register_device),
-    ("POST", "/region/{region}/unregister", endpoints.unregister_memory, endpoints.unregister_device),
-    ("POST", "/unregister", endpoints.unregister_memory, endpoints.unregister_device),
+    ("GET", "/status", operations.memory_status, operations.device_status),
+    ("GET", "/region/{region}/status", operations.memory_status, operations.device_status),
+    ("POST", "/region/{region}/register", operations.register_memory, operations.register_device),
+    ("POST", "/region/{region}/unregister", operations.unregister_memory, operations.unregister_device),
+    ("POST", "/unregister", operations.unregister_memory, operations.unregister_device),
 )
 # Each of these also as /models/{name}/versions/{version}...
 _MODEL: Final[tuple[tuple[str, str, Endpoint], ...]] = (
-    ("GET", "", endpoints.model),
-    ("GET", "/ready", endpoints.model_ready),
-    ("GET", "/config", endpoints.config),
-    ("GET", "/stats", endpoints.statistics),
+    ("GET", "", operations.model),
+    ("GET", "/ready", operations.model_ready),
+    ("GET", "/config", operations.config),
+    ("GET", "/stats", operations.model_statistics),
     ("POST", "/infer", infer.infer),
 )
 
@@ -138,14 +153,40 @@ def _routes() -> list[NamedRoute]:
     paths: dict[str, dict[str, Endpoint]] = {}
     for method, path, endpoint in ROUTES:
         paths.setdefault(path, {})[method] = endpoint
-    return [NamedRoute(path, _of_method(endpoints), methods=[*endpoints]) for path, endpoints in paths.items()]
+    return [NamedRoute(path, _of_methods(found), methods=[*found]) for path, found in paths.items()]
 
 
-def _of_method(endpoints: Mapping[str, Endpoint]) -> Endpoint:
-    if len(endpoints) == 1:
-        return next(iter(endpoints.values()))
-
+def _of_methods(endpoints: Mapping[str, Endpoint]) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
-        return await endpoints[request.method](request)
+        endpoint, named, state = endpoints[request.method], request.path_params, request.app.state
+        if endpoint in _ENDPOINTS:
+            return await endpoint(request)
+        found = await endpoint(
+            operations.Question(
+                plane=state.dataplane,
+                runtime_settings=state.runtime_settings,
+                regions=state.shared_memory,
+                name=named.get("name", named.get("region")),
+                version=named.get("version"),
+                document=await _object(request) if request.method == "POST" else {},
+                deadline=state.dataplane.deadline(),
+            )
+        )
+        return Response() if found is None else json_response(found)
 
     return answer
+
+
+async def _object(request: Request) -> Mapping[str, Any]:
+    """Return the JSON object in the body, an empty one for an empty body."""
+    plane = dataplane(request)
+    reservation = plane.memory.open()
+    try:
+        with reservation:
+            body = await read_body(request, _MAX_BYTES, plane.deadline(), reservation)
+            document = parse_json(body) if body.strip() else {}
+    finally:
+        reservation.close()
+    if not isinstance(document, dict):
+        raise RefusedError(f"the body: found {brief(document)}, expected a JSON object")
+    return document

@@ -17,9 +17,9 @@ from app.http.body import INLINE_BYTES, dataplane, encoding_of, first_headers, r
 from app.http.model_request import Reply, WorkItem, read_limit
 from app.memory.reservation import charge
 from app.protocol.v2.inference import prepare, request_deadline
-from app.protocol.v2.lookup import find
+from app.protocol.v2.operations import cache_ports, find
 from app.protocol.v2.outputs import Encoded, encode
-from app.protocol.v2.ports import has_wire_ports, wire_ports
+from app.protocol.v2.ports import has_wire_ports
 from app.protocol.v2.request import HEADER_LENGTH, V2Request, parse_request, read_header_length
 from app.protocol.v2.runtime_settings import TraceSettings
 from app.protocol.v2.shared_memory import MemoryRegions
@@ -121,7 +121,7 @@ class V2ModelRequest:
         """Parse the body in a thread, and find out there how the model takes batches, which may run it."""
         plane = self._plane
         if not has_wire_ports(self._model):
-            await plane.offload(partial(wire_ports, self._model), self.deadline)
+            await cache_ports(plane, self._model, self.deadline)
             if self.is_short(body):
                 return self.work_item(body)
         self._admit(body)

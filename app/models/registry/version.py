@@ -74,8 +74,8 @@ class Version:
 
     def forget(self) -> None:
         """Drop cached outputs, because another version takes over."""
-        if self.model is not None:
-            self.model.forget()
+        if self.model is not None and self.model.response_cache is not None:
+            self.model.response_cache.close()
 
     def warn(self, reason: str) -> None:
         """Record why changed files are not served; the version keeps serving."""

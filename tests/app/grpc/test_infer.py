@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from tritonclient.grpc import service_pb2 as pb
 
-from app.models.model import Model
+from app.models.runs import Runs
 from tests.app.grpc.raw import call, channel, refused, request, tensor
 from tests.app.http.v2.messages import NUMPY
 from tests.app.http.v2.test_infer import values_of
@@ -64,17 +64,17 @@ def test_short_calls_of_a_quick_model_are_run_without_a_thread(
     made: grpc.Channel, front: Front, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found: list[str] = []
-    run = Model.run
+    run = Runs.run
 
-    def told(self: Model, *args: Any) -> Any:
+    def told(self: Runs, *args: Any) -> Any:
         found.append(threading.current_thread().name)
         return run(self, *args)
 
-    monkeypatch.setattr(Model, "run", told)
+    monkeypatch.setattr(Runs, "run", told)
     model = front.server.plane.store.version("simple").model
     assert model is not None
     monkeypatch.setattr(model, "is_quick", lambda _: True)
-    monkeypatch.setattr(model, "is_as_measured", lambda _: True)
+    monkeypatch.setattr(model.batcher, "is_known", lambda *_: True)
     answer = call(made, "ModelInfer", request("simple", [X.tobytes()], inputs=[ONE]))
     assert len(received(answer)) == 1 and len(found) == 1 and not found[0].startswith("scheduler-")
 

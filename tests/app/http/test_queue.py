@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.models.model import Model
+from app.models.runs import Runs
 from tests.app.client import Client, serving
 from tests.app.pictures import npy, png
 from tests.app.sample_models import elementwise, write_classifier, write_model
@@ -25,13 +25,13 @@ V2 = {"inputs": [{"name": "in0", "shape": [1, 3], "datatype": "FP32", "data": [1
 def threads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Record the threads that models run in."""
     found: list[str] = []
-    run = Model.run
+    run = Runs.run
 
-    def told(self: Model, *args: Any) -> Any:
+    def told(self: Runs, *args: Any) -> Any:
         found.append(threading.current_thread().name)
         return run(self, *args)
 
-    monkeypatch.setattr(Model, "run", told)
+    monkeypatch.setattr(Runs, "run", told)
     return found
 
 

@@ -14,7 +14,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from app.models.batcher import Batcher, Verdict
-from app.models.model import Model
+from app.models.call import Call
 from tests.app.client import Client, serving
 from tests.app.http.v2.messages import binary, send, tensor
 from tests.app.pictures import npy, png
@@ -30,13 +30,14 @@ X = np.arange(6, dtype=np.float32).reshape(2, 3)
 def runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Record the models that run, in order."""
     seen: list[str] = []
-    run = Model.run
+    run = Call.run
 
-    def counted(model: Model, *arguments: Any) -> Any:
-        seen.append(model.name)
-        return run(model, *arguments)
+    def counted(call: Call[Any], *arguments: Any) -> Any:
+        if call._ran is None:
+            seen.append(call._model.name)
+        return run(call, *arguments)
 
-    monkeypatch.setattr(Model, "run", counted)
+    monkeypatch.setattr(Call, "run", counted)
     return seen
 
 

@@ -65,7 +65,7 @@ def test_who_asks_for_the_same_gets_the_same_bytes_and_it_is_drawn_once(gate: Ga
         assert len(gate.threads) == 1 and threading.get_ident() not in gate.threads
         assert memory.used == 0
         assert await drawings.get("a", 700, gate.draw, soon()) == b"drawn" and len(gate.threads) == 2
-        drawings.close()
+        drawings.scheduler.close()
 
     asyncio.run(run())
 
@@ -76,12 +76,12 @@ def test_different_ones_are_drawn_one_after_the_other_and_their_queue_is_bounded
         asked = [asyncio.create_task(drawings.get(key, 1, gate.draw, soon())) for key in range(10)]
         while not gate.threads:
             await asyncio.sleep(0.001)
-        assert drawings.running == 1 and len(gate.threads) == 1
+        assert drawings.scheduler.running == 1 and len(gate.threads) == 1
         gate.open.set()
         found = await asyncio.gather(*asked, return_exceptions=True)
         assert sum(isinstance(each, QueueFullError) for each in found) == 7 and found.count(b"drawn") == 3
         assert len(set(gate.threads)) == 1
-        drawings.close()
+        drawings.scheduler.close()
 
     asyncio.run(run())
 
@@ -94,7 +94,7 @@ def test_one_that_memory_cannot_hold_is_not_drawn(gate: Gate) -> None:
         with pytest.raises(DeadlineExceededError):
             await drawings.get("a", 1, gate.draw, time.monotonic() + 0.01)
         gate.open.set()
-        drawings.close()
+        drawings.scheduler.close()
 
     asyncio.run(run())
     assert len(gate.threads) <= 1

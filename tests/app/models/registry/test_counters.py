@@ -8,7 +8,7 @@ from pathlib import Path
 from app.models.registry.counters import Counters
 from app.models.registry.version import Version
 from app.models.statistics import Statistics, Timing
-from app.protocol.v2.lookup import model_stats
+from app.protocol.v2.operations import model_stats
 from tests.app.client import serving
 from tests.app.sample_models import elementwise, write_model
 

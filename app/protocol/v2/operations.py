@@ -1,0 +1,269 @@
+"""Operations of the protocol except inference, each written once for HTTP and gRPC."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias
+
+from app.codec.message import read_version
+from app.errors import ModelNotReadyError, RefusedError, VersionNotFoundError
+from app.messages import cut
+from app.models.model import Model
+from app.models.registry.store import Store
+from app.models.registry.version import Entry, State, Version
+from app.models.statistics import Batches, Statistics, Timing
+from app.protocol.v2.metadata import (
+    check_unload,
+    model_config,
+    model_metadata,
+    read_load,
+    repository_index,
+    server_metadata,
+)
+from app.protocol.v2.ports import has_wire_ports, wire_ports
+from app.protocol.v2.request import read_flag
+from app.protocol.v2.runtime_settings import RuntimeSettings, change_logging, change_trace
+from app.protocol.v2.shared_memory import MemoryRegions
+from app.serving.dataplane import DataPlane
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """Arguments of an operation.
+
+    Args:
+        plane, runtime_settings, regions: of the server; regions is None without shared memory.
+        name: of a model or a region, or None.
+        version: of the model, as sent; None for the newest.
+        document: the message as JSON.
+        deadline: on time.monotonic()'s clock.
+    """
+
+    plane: DataPlane
+    runtime_settings: RuntimeSettings
+    regions: MemoryRegions | None
+    name: str | None = None
+    version: str | None = None
+    document: Mapping[str, Any]
+    deadline: float
+
+    async def find(self) -> tuple[Entry, Version, Model]:
+        """Return the named model in a ready version, with its ports cached.
+
+        Raises:
+            ServiceError: see the function ``find``.
+        """
+        entry, version, model = find(self.plane.store, self.name, read_version(self.version))
+        await cache_ports(self.plane, model, self.deadline)
+        return entry, version, model
+
+    @property
+    def model(self) -> str | None:
+        """Return the name of an existing model, or None if none is named."""
+        return None if self.name is None else self.plane.store.entry(self.name).name
+
+
+# Its first docstring line is the summary in the OpenAPI document; None is an answer without content.
+Operation: TypeAlias = Callable[[Question], Awaitable[Any]]
+
+
+async def cache_ports(plane: DataPlane, model: Model, deadline: float) -> None:
+    """Find out how a model takes batches; not on the event loop, since it may run the model."""
+    if not has_wire_ports(model):
+        await plane.offload(partial(wire_ports, model), deadline)
+
+
+async def server(asked: Question) -> Any:
+    """Return name, version and extensions of the server."""
+    return server_metadata(has_memory=asked.regions is not None)
+
+
+async def live(_: Question) -> Any:
+    """Return true as long as the server can answer."""
+    return {"live": True}
+
+
+async def models(asked: Question) -> Any:
+    """List the names of all models that are ready."""
+    return {"models": [entry.name for entry in asked.plane.store.entries if entry.state is State.READY]}
+
+
+async def model(asked: Question) -> Any:
+    """Return inputs, outputs and versions of a model."""
+    entry, _, found = await asked.find()
+    return model_metadata(entry, found)
+
+
+async def model_ready(asked: Question) -> Any:
+    """Return whether a model, or one version of it, is ready."""
+    entry, _, _ = find(asked.plane.store, asked.name, read_version(asked.version))
+    return {"name": entry.name, "ready": True}
+
+
+async def config(asked: Question) -> Any:
+    """Return the configuration of a model."""
+    return model_config(*await asked.find())
+
+
+async def model_statistics(asked: Question) -> Any:
+    """Return statistics of a model's versions, or of one version."""
+    return {"model_stats": statistics(asked.plane.store, asked.name, read_version(asked.version))}
+
+
+async def all_statistics(asked: Question) -> Any:
+    """Return statistics of all models."""
+    return {"model_stats": statistics(asked.plane.store, None, None)}
+
+
+async def index(asked: Question) -> Any:
+    """List the models of the store, or those that are ready."""
+    only_ready = read_flag(asked.document, "ready") or False
+    await asked.plane.control.discover()
+    return repository_index(asked.plane.store, only_ready=only_ready)
+
+
+async def load(asked: Question) -> Any:
+    """Load a model from the store, beside the version that is served."""
+    await asked.plane.control.load(asked.name or "", read_load(asked.document))
+
+
+async def unload(asked: Question) -> Any:
+    """Stop serving a model."""
+    check_unload(asked.document)
+    await asked.plane.control.unload(asked.name or "")
+
+
+async def show_logging(asked: Question) -> Any:
+    """Return the log settings."""
+    return asked.runtime_settings.logging.show()
+
+
+async def set_logging(asked: Question) -> Any:
+    """Change log settings and return all."""
+    await change_logging(asked.plane.commands, asked.document)
+    return asked.runtime_settings.logging.show()
+
+
+async def show_trace(asked: Question) -> Any:
+    """Return the trace settings of a model, or those for all models."""
+    return asked.runtime_settings.trace.show(asked.model)
+
+
+async def set_trace(asked: Question) -> Any:
+    """Change trace settings and return all."""
+    name = asked.model
+    await change_trace(asked.plane.commands, asked.document, name)
+    return asked.runtime_settings.trace.show(name)
+
+
+async def memory_status(asked: Question) -> Any:
+    """List the registered regions, or one of them."""
+    return (asked.regions or MemoryRegions()).show(asked.name)
+
+
+async def register_memory(asked: Question) -> Any:
+    """Register shared memory for inputs and outputs."""
+    name = asked.name or ""
+    if asked.regions is None:
+        raise RefusedError(f"failed to register shared memory region '{cut(name)}': not enabled on this server")
+    asked.regions.register(name, asked.document)
+
+
+async def unregister_memory(asked: Question) -> Any:
+    """Unregister a region, or all; unknown names are ignored."""
+    if asked.regions is not None:
+        asked.regions.unregister(asked.name)
+
+
+async def device_status(asked: Question) -> Any:
+    """List no regions, since device memory is not supported."""
+    return MemoryRegions().show(asked.name)
+
+
+async def register_device(asked: Question) -> Any:
+    """Refuse device memory, which is not supported."""
+    raise RefusedError(f"failed to register CUDA shared memory region: '{cut(asked.name or '')}', GPUs not supported")
+
+
+async def unregister_device(_: Question) -> Any:
+    """Do nothing; clients call this before they begin."""
+
+
+def find(store: Store, name: str | None, number: int | str | None) -> tuple[Entry, Version, Model]:
+    """Return a model by name, in a version that is ready.
+
+    Raises:
+        ModelNotFoundError, VersionNotFoundError: it does not exist.
+        ModelNotReadyError: it is loading, or has failed to load.
+    """
+    entry = store.entry(name)
+    version = store.version(entry.name, number)
+    if version.model is None:  # Store.version returns ready versions only
+        raise ModelNotReadyError(f"model '{entry.name}' is not loaded")
+    return entry, version, version.model
+
+
+def statistics(store: Store, name: str | None, number: int | str | None) -> Sequence[dict[str, Any]]:
+    """Return statistics of the named version, of all versions of the named model, or of all models.
+
+    Raises:
+        ModelNotFoundError, VersionNotFoundError: there is none.
+    """
+    entries = store.entries if name is None else (store.entry(name),)
+    if isinstance(number, str):
+        number = entries[0].number_of(number)
+    tell = store.counters.read()
+    rows = [
+        model_stats(entry, each, tell(each).statistics)
+        for entry in entries
+        for each in entry.versions
+        if number in (None, each.number)
+    ]
+    if name is not None and number is not None and not rows:
+        raise VersionNotFoundError(f"model '{entries[0].name}' has no version {number}")
+    return rows
+
+
+def model_stats(entry: Entry, version: Version, figures: Statistics) -> dict[str, Any]:
+    """Return statistics of one version; times are sums in nanoseconds."""
+    return {
+        "name": entry.name,
+        "version": str(version.number),
+        "last_inference": 0 if figures.last_request_at is None else int(figures.last_request_at * 1e3),
+        "inference_count": figures.items - figures.hits.items,
+        "execution_count": figures.runs,
+        "inference_stats": _inference(figures),
+        "response_stats": {},
+        "batch_stats": [_batch(size, batches) for size, batches in sorted(figures.batches.items())],
+        "memory_usage": [],
+    }
+
+
+def _inference(figures: Statistics) -> dict[str, Any]:
+    sums, count = figures.sums, figures.requests
+    return {
+        "success": _duration(count, sums.total_s),
+        "fail": _duration(figures.failures.total(), figures.failed_s),
+        "queue": _duration(count, sums.queue_s),
+        **_compute(count - figures.hits.count, sums),
+        "cache_hit": _duration(figures.hits.count, figures.hits.seconds),
+        "cache_miss": _duration(figures.misses.count, figures.misses.seconds),
+    }
+
+
+def _batch(size: int, batches: Batches) -> dict[str, Any]:
+    return {"batch_size": size, **_compute(batches.count, batches.sums)}
+
+
+def _compute(count: int, sums: Timing) -> dict[str, Any]:
+    return {
+        "compute_input": _duration(count, sums.decode_s + sums.preprocess_s),
+        "compute_infer": _duration(count, sums.infer_s),
+        "compute_output": _duration(count, sums.postprocess_s),
+    }
+
+
+def _duration(count: int, seconds: float) -> dict[str, int]:
+    return {"count": count, "ns": round(seconds * 1e9)}
