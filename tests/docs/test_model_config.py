@@ -14,7 +14,7 @@ from tests.app.client import serving
 from tests.app.sample_models import elementwise, write_model
 from tests.docs.pages import blocks, page
 
-SECTION = page("docs/model-config.md").partition("## One example a task")[2].partition("## Does it work?")[0]
+SECTION = page("docs/model-config.md").partition("## One example per task")[2].partition("## Check a configuration")[0]
 CONFIGS = [block.text for block in blocks(SECTION) if block.language == "toml"]
 Weights = dict[str, NDArray[np.generic]]
 

@@ -94,7 +94,7 @@ def test_panels_of_the_dashboard_do_not_overlap() -> None:
 
 
 def test_alerts_of_the_page_use_existing_metrics() -> None:
-    section = page("docs/operating.md").partition("### Worth an alert")[2]
+    section = page("docs/operating.md").partition("### Alerts")[2]
     named = list(metrics_in(section))
     assert named and all(labels <= samples()[name] for name, labels in named)
 
