@@ -21,8 +21,7 @@ from typing import Any, Final
 import numpy as np
 
 import engine
-from app.measuring.contest import Contest
-from app.measuring.rivals import load
+from app.measuring.contest import Contest, load
 from benchmarks.machine import describe
 from benchmarks.raw import Result
 from benchmarks.record import OURS

@@ -46,7 +46,7 @@ def answer_twice(engine: str, files: Files, threads: int) -> None:
     else:
         from importlib import import_module
 
-        from app.measuring.rivals import RIVALS
+        from app.measuring.contest import RIVALS
 
         rival = RIVALS[engine]
         path = files.onnx(1) if rival.kind == "onnx" else files.ncnn_param

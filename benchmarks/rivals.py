@@ -11,7 +11,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any, Final
 
-from app.measuring.rivals import RIVALS, Array, Rival, Run
+from app.measuring.contest import RIVALS, Array, Rival, Run
 from benchmarks.files import Files
 from benchmarks.networks import NETWORKS
 from benchmarks.record import OURS

@@ -10,8 +10,7 @@ from typing import Any, Final
 
 import orjson
 
-from app.codec.json_limits import check_counts, check_parsed, not_json
-from app.codec.json_lists import cut_long, put_back
+from app.codec.json_lists import check_counts, check_parsed, cut_long, not_json, put_back
 from app.codec.json_tensors import decode_inputs
 from app.codec.message import MAX_OUTPUTS, Message, output_names, read_version
 from app.errors import InvalidRequestError

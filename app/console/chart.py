@@ -7,12 +7,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from app.console.folding import Fold, Traits, find_folds, signature
-from app.console.modules import Path, find_modules, module_of
-from app.console.units import Web, weave
-from app.render.caption import key_params, output_shapes
+from app.console.folding import Fold, Path, Traits, Web, find_folds, find_modules, module_of, signature, weave
+from app.render.caption import family_of, key_params, output_shapes
 from app.render.description import Description, Operator, read_description
-from app.render.family import family_of
 from app.render.formatting import shape_text, shortened, text_width
 from app.render.layout import Layout, Net, lay_out
 

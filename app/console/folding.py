@@ -1,15 +1,135 @@
-"""Folding of long graphs: blocks with one input and one output value, and repetitions of similar blocks.
+"""Folding of long graphs into blocks, by structure or by module names, and of repeated blocks.
 
-A block is a range in execution order, so a drawing of blocks has no cycles either.
+What is folded are units: operators, or kernels with their fused operators. By structure, a block has one input and one
+output value. A block is a range of units in execution order, so a drawing of blocks has no cycles either.
+
+Names of operators are paths if the converter kept them (``layer1.0.conv1``, ``/layer1/layer1.0/conv1/Conv``). An
+operator without a path, such as a sum, belongs to the common module of its neighbours.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from heapq import heapify, heappop, heappush
+from typing import Any, Final
 
-from app.console.units import Web
+from app.render.description import Description
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Operators of a card by index; the first is its head."""
+
+    members: tuple[int, ...]
+
+    @property
+    def head(self) -> int:
+        """Return the operator that gives the card its name and type."""
+        return self.members[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Web:
+    """Units in a valid execution order, and the values between them.
+
+    Attributes:
+        links: operand, producing unit and using units, without values inside a unit.
+    """
+
+    units: tuple[Unit, ...]
+    links: tuple[tuple[str, int, tuple[int, ...]], ...]
+
+
+def weave(description: Description, rows: Sequence[Mapping[str, Any]], *, fused: bool) -> Web:
+    """Return the units of a graph.
+
+    Args:
+        description: description of the graph.
+        rows: the engine's description of operators, with fusion.
+        fused: whether a kernel is one unit, and removed operators are hidden.
+    """
+    owner = _owners(rows, description) if fused else list(range(len(rows)))
+    order = _ordered(owner, description)
+    while isinstance(order, int):  # fused operators depend on one in between: draw that unit separately
+        owner = [at if head == order else head for at, head in enumerate(owner)]
+        order = _ordered(owner, description)
+    order = _constants_where_used(order, owner, description)
+    place = {head: at for at, head in enumerate(order)}
+    members: dict[int, list[int]] = {head: [head] for head in order}
+    for at, head in enumerate(owner):
+        if at != head:
+            members[head].append(at)
+    units = tuple(Unit(tuple(members[head])) for head in order)
+    return Web(units, tuple(_links(description, [place[head] for head in owner])))
+
+
+def _owners(rows: Sequence[Mapping[str, Any]], description: Description) -> list[int]:
+    """Return for each operator the head of its kernel; removed operators join their replacement."""
+    places = {row["name"]: at for at, row in enumerate(rows)}
+    owners = [places.get(str(row.get("fused_into")), at) for at, row in enumerate(rows)]
+    owners = [owner if owners[owner] == owner else at for at, owner in enumerate(owners)]
+    users: dict[int, list[int]] = {}
+    for _, producer, consumers in description.links():
+        users.setdefault(producer, []).extend(consumers)
+    leaders = {owner for at, owner in enumerate(owners) if owner != at}
+    for at in sorted(users, reverse=True):
+        heads = {owners[user] for user in users[at]}
+        if rows[at].get("kernel") == "removed" and len(heads) == 1 and at not in leaders:
+            owners[at] = heads.pop()
+            leaders.add(owners[at])
+    return owners
+
+
+def _ordered(owner: Sequence[int], description: Description) -> list[int] | int:
+    """Return the heads in topological order, or a head that is part of a cycle."""
+    needs: dict[int, set[int]] = {head: set() for head in owner}
+    for _, producer, users in description.links():
+        for user in users:
+            if owner[user] != owner[producer]:
+                needs[owner[user]].add(owner[producer])
+    feeds: dict[int, list[int]] = {head: [] for head in needs}
+    for head, sources in needs.items():
+        for source in sources:
+            feeds[source].append(head)
+    last = {head: at for at, head in enumerate(owner)}
+    waiting = {head: len(sources) for head, sources in needs.items()}
+    ready = [(last[head], head) for head, count in waiting.items() if not count]
+    heapify(ready)
+    order = list[int]()
+    while ready:
+        _, head = heappop(ready)
+        order.append(head)
+        for target in feeds[head]:
+            waiting[target] -= 1
+            if not waiting[target]:
+                heappush(ready, (last[target], target))
+    # Units of one operator cannot form cycles: all links lead forwards.
+    joined = {head for at, head in enumerate(owner) if at != head}
+    return next((head for head, count in waiting.items() if count and head in joined), order)
+
+
+def _constants_where_used(order: Sequence[int], owner: Sequence[int], description: Description) -> list[int]:
+    """Return the order with each constant right before its first user, so that both are in one range."""
+    place = {head: at for at, head in enumerate(order)}
+    first: dict[int, int] = {}
+    for _, producer, users in description.links():
+        if description.operators[producer].type == "pnnx.Attribute":
+            users_at = [place[owner[user]] for user in users]
+            first[owner[producer]] = min([first.get(owner[producer], len(order)), *users_at])
+    return sorted(order, key=lambda head: (first.get(head, place[head]), head not in first, place[head]))
+
+
+def _links(description: Description, unit_of: Sequence[int]) -> list[tuple[str, int, tuple[int, ...]]]:
+    found = []
+    for name, producer, users in description.links():
+        source = unit_of[producer]
+        targets = tuple(sorted({unit_of[user] for user in users} - {source}))
+        if targets:
+            found.append((name, source, targets))
+    return found
+
 
 # Maximum length of a block.
 _LONGEST: Final = 160
@@ -183,3 +303,89 @@ def _run(signatures: Sequence[str], at: int) -> tuple[int, int]:
         if repeats > 1:
             return period, repeats
     return 1, 1
+
+
+Path = tuple[str, ...]
+# Minimum share and number of units with a path for folding by names.
+_LEAST_SHARE: Final = 0.3
+_LEAST_UNITS: Final = 2
+# Maximum nesting depth.
+_DEEPEST: Final = 12
+# Prefixes of names generated by the converter.
+_MADE_UP: Final = ("F.", "torch.", "nn.", "Tensor.", "pnnx", "node_", "val_")
+_ENDING: Final = re.compile(r"_\d+$")
+
+
+def module_of(name: str) -> Path | None:
+    """Return the module in an operator's name, or None."""
+    if name.startswith(_MADE_UP):
+        return None
+    if name.startswith("/"):  # each scope repeats its parent, and the last word is the type
+        found: list[str] = []
+        for word in name.strip("/").split("/")[:-1]:
+            found += _ENDING.sub("", word).removeprefix(".".join(found) + ".").split(".")
+        return tuple(found) or None
+    return tuple(name.split(".")[:-1]) or None
+
+
+def find_modules(
+    paths: Sequence[Path | None], signature: Callable[[Fold], str], is_apart: Callable[[int], bool]
+) -> tuple[Fold, ...] | None:
+    """Return the outermost folds in order; None if too few names are paths.
+
+    Args:
+        paths: path of every unit, or None.
+        signature: equal for similar folds.
+        is_apart: whether a unit belongs to no module: inputs and outputs.
+    """
+    if sum(path is not None for path in paths) < max(_LEAST_UNITS, _LEAST_SHARE * len(paths)):
+        return None
+    full = _filled(paths, is_apart)
+    return _find(full, signature, 0, len(full) - 1, 0)
+
+
+def _filled(paths: Sequence[Path | None], is_apart: Callable[[int], bool]) -> list[Path]:
+    """Return a path for every unit: its own, or the common prefix of its neighbours'."""
+    before, behind = list[Path](), list[Path]()
+    for found, turn in ((before, range(len(paths))), (behind, range(len(paths) - 1, -1, -1))):
+        last: Path = ()
+        for at in turn:
+            last = paths[at] or last
+            found.append(last)
+    behind.reverse()
+    return [
+        () if is_apart(at) else path or _shared(before[at], behind[at])
+        for at, path in enumerate(paths)
+    ]  # fmt: skip
+
+
+def _shared(one: Path, other: Path) -> Path:
+    same = [a == b for a, b in zip(one, other, strict=False)]
+    return one[: (*same, False).index(False)]
+
+
+def _find(
+    paths: Sequence[Path], signature: Callable[[Fold], str], first: int, last: int, depth: int
+) -> tuple[Fold, ...]:
+    """Return the folds of a range with equal paths down to a depth."""
+    if depth >= _DEEPEST:
+        return ()
+    items, at = list[Fold](), first
+    while at <= last:
+        end = at
+        while end < last and paths[at][depth : depth + 1] == paths[end + 1][depth : depth + 1] != ():
+            end += 1
+        if (at, end) == (first, last) and end > at:
+            return _find(paths, signature, first, last, depth + 1)
+        inner = _find(paths, signature, at, end, depth + 1) if end > at else ()
+        items.append(Fold(at, end, 1, inner))
+        at = end + 1
+    return find_runs(items, [_list_signature(item, paths, signature, depth) for item in items])
+
+
+def _list_signature(item: Fold, paths: Sequence[Path], signature: Callable[[Fold], str], depth: int) -> str:
+    """Return a signature equal for similar numbered modules of a list, and unique for others."""
+    word = paths[item.first][depth : depth + 1]
+    # Units between modules of a list belong to the list itself.
+    is_alike = not word or (item.length > 1 and word[0].isdigit())
+    return f"{'.'.join(paths[item.first][:depth])} {signature(item)}" if depth and is_alike else f"only {item.first}"

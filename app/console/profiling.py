@@ -12,7 +12,7 @@ import engine
 from app.memory.reservation import check, running
 from app.models.model import Model
 from app.models.sessions import cache_of
-from app.render.family import family_of
+from app.render.caption import family_of
 from app.settings import Settings
 
 # Number of runs, of which the fastest is reported; fewer if they take longer than _ENOUGH_S in all.

@@ -2,8 +2,7 @@
 
 server   lifecycle, port and limits of the server, and gRPC's health protocol
 call     one call, and what all calls have in common: request id, key, log line, errors
-methods  all methods but inference
-infer    ModelInfer and ModelStreamInfer
+methods  all methods
 
 Messages are in app/protocol/grpc. gRPC and HTTP share an event loop and a data plane.
 """

@@ -25,8 +25,7 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 import grpc.aio
 
 from app.grpc.call import CallHandlers
-from app.grpc.infer import Inference
-from app.grpc.methods import Methods
+from app.grpc.methods import Inference, Methods
 from app.keys import Keys
 from app.protocol.v2.runtime_settings import RuntimeSettings
 from app.protocol.v2.shared_memory import MemoryRegions

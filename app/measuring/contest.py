@@ -1,17 +1,136 @@
-"""Contest of engines: each answer is checked before it is timed."""
+"""Contest of engines: each answer is checked before it is timed.
+
+A library is imported when its engine is created; none of them is a dependency of this package.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from app.measuring.rivals import Array, RivalError, Run, message_of
 from app.measuring.timing import Times, take_turns
+
+Array: TypeAlias = NDArray[Any]
+Run: TypeAlias = Callable[[Sequence[Array]], Sequence[Array]]
+
+
+class RivalError(Exception):
+    """An engine cannot take part; the message gives the reason and the remedy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rival:
+    """An engine.
+
+    Args:
+        module, distribution: names for ``import`` and for ``pip install``.
+        kind: of its model file: ``onnx`` or ``ncnn``.
+        make: creates it from its module, the file and a number of threads.
+    """
+
+    module: str
+    distribution: str
+    kind: str
+    make: Callable[[Any, Path, int], Run]
+
+
+def load(name: str, model: Path, given: dict[str, str | None], threads: int) -> tuple[str, Run]:
+    """Return an engine's name with its version, and a function that runs it.
+
+    Args:
+        model: the ``.pnnx.param`` file; the engine's own file is expected beside it.
+        given: files by kind that replace it.
+
+    Raises:
+        RivalError: it is not installed, has no file, or cannot load it.
+    """
+    rival = RIVALS[name]
+    try:
+        module = import_module(rival.module)
+    except ImportError as exc:
+        raise RivalError(f"not installed: pip install {rival.distribution} ({exc})") from None
+    path = Path(given[rival.kind] or model.with_name(_stem(model) + _SUFFIXES[rival.kind]))
+    if not path.is_file():
+        raise RivalError(f"no file '{path}', expected the same network in its format (--{rival.kind} FILE)")
+    try:
+        return f"{name} {version(rival.distribution)}", rival.make(module, path, threads)
+    except Exception as exc:  # third-party libraries raise anything
+        raise RivalError(f"cannot load '{path}': {message_of(exc)}") from exc
+
+
+def _onnxruntime(module: Any, path: Path, threads: int) -> Run:
+    options = module.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    options.log_severity_level = 3
+    session = module.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    names = [each.name for each in session.get_inputs()]
+    return lambda inputs: session.run(None, dict(zip(names, inputs, strict=True)))
+
+
+def _openvino(module: Any, path: Path, threads: int) -> Run:
+    # By default it uses bfloat16 on processors that have it.
+    hints = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
+    compiled = module.Core().compile_model(str(path), "CPU", hints)
+    request, outputs = compiled.create_infer_request(), range(len(compiled.outputs))
+
+    def run(inputs: Sequence[Array]) -> list[Array]:
+        found = request.infer(list(inputs), share_inputs=True, share_outputs=True)
+        return [found[index] for index in outputs]
+
+    return run
+
+
+def _ncnn(module: Any, path: Path, threads: int) -> Run:
+    """Create an ncnn runner, which runs the items of a batch one after another because ncnn has no batches."""
+    net = module.Net()
+    net.opt.num_threads = threads
+    for option in ("use_vulkan_compute", *(f"use_{kind}" for kind in _NCNN_HALVES)):
+        setattr(net.opt, option, False)
+    if net.load_param(str(path)) or net.load_model(str(path.with_suffix(".bin"))):
+        raise RivalError("ncnn cannot load the model")
+    outputs = len(net.output_names())
+
+    def run_one(items: Sequence[Array]) -> list[Array]:
+        extractor = net.create_extractor()
+        for index, item in enumerate(items):
+            extractor.input(f"in{index}", module.Mat(item.astype(np.int32) if item.dtype == np.int64 else item))
+        found = [extractor.extract(f"out{index}") for index in range(outputs)]
+        if any(status != 0 for status, _ in found):
+            raise RivalError("ncnn failed to run the model")
+        return [np.array(output) for _, output in found]
+
+    def run(inputs: Sequence[Array]) -> list[Array]:
+        return [np.stack(parts) for parts in zip(*map(run_one, zip(*inputs, strict=True)), strict=True)]
+
+    return run
+
+
+_NCNN_HALVES: Final = ("fp16_packed", "fp16_storage", "fp16_arithmetic", "bf16_packed", "bf16_storage")
+_SUFFIXES: Final = {"onnx": ".onnx", "ncnn": ".ncnn.param"}
+RIVALS: Final = {
+    "onnxruntime": Rival(module="onnxruntime", distribution="onnxruntime", kind="onnx", make=_onnxruntime),
+    "openvino": Rival(module="openvino", distribution="openvino", kind="onnx", make=_openvino),
+    "ncnn": Rival(module="ncnn", distribution="ncnn", kind="ncnn", make=_ncnn),
+}
+
+
+def _stem(model: Path) -> str:
+    return model.name.removesuffix(".param").removesuffix(".pnnx").removesuffix(".onnx")
+
+
+def message_of(exc: Exception) -> str:
+    """Return the type and first line of an exception."""
+    return f"{type(exc).__name__}: {str(exc).strip().partition(chr(10))[0]}"
+
 
 # Winograd in float32 stays within 1e-4 in deep networks; unrequested bfloat16 would be at 1e-2.
 ALLOWED_SHARE: Final = 1e-3

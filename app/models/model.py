@@ -1,4 +1,4 @@
-"""Served version of a model: graph, session, preprocessing and task. Independent of HTTP and the event loop."""
+"""Served version of a model: graph, session, preprocessing and task; and a request to it, as the scheduler takes it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Generic, Self, TypeVar
 
 from numpy.typing import NDArray
 
@@ -17,21 +17,70 @@ from app.images.placement import Placement
 from app.images.preprocess import find_preprocessor
 from app.memory.machine import budget_bytes
 from app.memory.reservation import bounded, would_fit
-from app.models.batch_size_tuning import tune
-from app.models.batcher import Batcher
+from app.models.batcher import Batcher, tune
 from app.models.folder.config import ModelConfig
 from app.models.folder.layout import WARMUP
-from app.models.inline_policy import InlinePolicy
 from app.models.postprocessing import Postprocessing
-from app.models.request import Decoded, InferRequest, InferResult, Prepared
+from app.models.request import Decoded, InferRequest, InferResult, Prepared, Ran
 from app.models.response_cache import open_cache
-from app.models.runs import Runs
+from app.models.runs import Runs, Verification
 from app.models.sessions import open_session
 from app.models.statistics import Timing, account
-from app.models.verification import Verification
 from app.models.warmup import example_inputs, partly_known, read_warmup
+from app.scheduling.job import RunSpec
 from app.settings import Settings
 from app.signature import Inputs, Signature
+
+# Requests that take less run on the event loop, postprocessing included: a thread hand-over takes some 100 us, and
+# threads that compete for the interpreter lock slow each other down.
+_QUICK_S: Final = 250e-6
+# Outputs of at most this many bytes are cheap to encode as text.
+_BRIEF_BYTES: Final = 1 << 14
+# The first run starts threads and may share the cores with models being loaded. If it took less than _MAYBE_S, the
+# model runs again, up to _REPEATS times while runs take less than _PROBABLY_S.
+_REPEATS: Final = 5
+_MAYBE_S: Final = 50e-3
+_PROBABLY_S: Final = 1e-3
+
+
+class InlinePolicy:
+    """Latency of a request of one item, measured when the model is loaded.
+
+    Attributes:
+        run_s: run time, or None if not measured.
+        rest_s: postprocessing time, or None if not measured.
+    """
+
+    def __init__(self) -> None:
+        self.run_s: float | None = None
+        self.rest_s: float | None = None
+        self._is_brief = False
+
+    def measure(self, infer: Callable[[], InferResult]) -> None:
+        """Measure a request; take the minimum of several runs if it is short."""
+        result = infer()
+        run_s, rest_s = result.timing.infer_s, result.timing.postprocess_s
+        limit_s = _MAYBE_S
+        for _ in range(_REPEATS):
+            if run_s > limit_s:
+                break
+            timing = infer().timing
+            run_s, rest_s = min(run_s, timing.infer_s), min(rest_s, timing.postprocess_s)
+            limit_s = _PROBABLY_S
+        self.run_s, self.rest_s = run_s, rest_s
+        self._is_brief = sum(array.nbytes for array in result.outputs.values()) <= _BRIEF_BYTES
+
+    def is_quick(self, request: InferRequest, latency_s: float | None) -> bool:
+        """Return whether a request of one item is expected to take less time than handing it to a thread.
+
+        Args:
+            request: request to answer.
+            latency_s: more exact run time from batch-size tuning, or None.
+        """
+        if self.rest_s is None or self.run_s is None or request.draw or not (self._is_brief or request.is_binary):
+            return False
+        run_s = self.run_s if latency_s is None else min(self.run_s, latency_s)
+        return run_s + self.rest_s < _QUICK_S
 
 
 class Model:
@@ -297,3 +346,76 @@ class Model:
         """Reject a run that will not fit in memory before its pictures are decoded; their sizes are known already."""
         known = {other: value for other, value in inputs.items() if not isinstance(value, tuple)}
         would_fit(self.session.estimate_bytes({**known, name: batch}))
+
+
+T = TypeVar("T")
+
+
+class Call(Generic[T]):
+    """Request to a model.
+
+    Args:
+        model: model to run.
+        request: request to answer.
+        encode: converts the result to an answer.
+    """
+
+    def __init__(self, model: Model, request: InferRequest, encode: Callable[[InferResult], T]) -> None:
+        self._model = model
+        self._request = request
+        self._encode = encode
+        self._decoded: Decoded | None = None
+        self._prepared: Prepared | None = None
+        self._ran: Ran | None = None
+        self._may_wait = True
+
+    def prepare(self) -> RunSpec | None:
+        """Decode and preprocess; return None if the outputs are cached."""
+        if self._prepared is None:
+            self._prepared = self._model.prepare(self._request, self._decoded)
+        self._may_wait = True
+        self._ran = self._model.runs.recall(self._prepared)
+        return (
+            None
+            if self._ran is not None
+            else self._model.batcher.run_spec(self._prepared.tensors, self._prepared.items)
+        )
+
+    def prepare_here(self) -> bool:
+        """Decode on the event loop; return whether the request qualifies to run there."""
+        if not self._model.is_quick(self._request):
+            return False
+        self._decoded = self._model.decode(self._request)
+        if not self._model.is_light(self._decoded.inputs):
+            return False
+        self._prepared = self._model.prepare(self._request, self._decoded)
+        if not self._model.batcher.is_known(self._prepared.tensors, 1):
+            return False  # shapes other than the measured ones
+        self._ran = self._model.runs.recall(self._prepared)
+        self._may_wait = False
+        return True
+
+    def run(self, cancelled: Callable[[], bool]) -> None:
+        """Compute the outputs alone, unless they are known."""
+        if self._ran is None:
+            self._ran = self._model.runs.run(self.prepared, cancelled if self._may_wait else None)
+
+    def run_with(self, others: Sequence[Self], cancelled: Callable[[], bool]) -> None:
+        """Compute the outputs of this and other calls in one run."""
+        calls = [self, *others]
+        ran = self._model.runs.run_together([call.prepared for call in calls], cancelled)
+        for call, each in zip(calls, ran, strict=True):
+            call._ran = each
+
+    def finish(self, queue_s: float) -> tuple[T, InferResult]:
+        """Postprocess and encode the answer."""
+        assert self._ran is not None  # run() comes first
+        self.prepared.timing.queue_s = queue_s
+        result = self._model.postprocessing.finish(self.prepared, self._ran)
+        return self._encode(result), result
+
+    @property
+    def prepared(self) -> Prepared:
+        """Return the prepared request."""
+        assert self._prepared is not None  # prepare() comes first
+        return self._prepared

@@ -1,9 +1,11 @@
-"""Fetching of a remote store's changes."""
+"""Fetching of a remote store's changes, once or in a background thread."""
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -11,15 +13,18 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from app.location import Remote
+from app.location import Remote, stores_folder
 from app.messages import safe_text
 from app.remote.archive import Archive, placed
 from app.remote.local_copy import Index, LocalCopy, StoredFile
 from app.remote.names import SourceError, check_all
 from app.remote.source import DeniedError, Object, Source
+from app.settings import Settings
 
 _SMALL: Final = 64 * 1024
+# Name of the file with the digests of all others, written last: it marks them as complete.
 SUMS: Final = "SHA256SUMS"
+# End of the name of the file beside an archive that holds its digest.
 BESIDE: Final = ".sha256"
 MAX_BYTES: Final = 8 * 2**20
 _LINE: Final = re.compile(r"([0-9a-fA-F]{64}) [ *](?:\./)?(.+)")
@@ -198,10 +203,6 @@ def _heeding(chunks: Iterator[bytes], is_given_up: Callable[[], bool]) -> Iterat
         yield chunk
 
 
-"""Name of the file with the archive's digest, written last: it marks the other files as complete."""
-"""How the name of a file ends that holds the digest of the archive beside it."""
-
-
 def parse_sums(text: bytes) -> dict[str, str]:
     """Return digests by path.
 
@@ -229,3 +230,84 @@ def parse_digest(text: bytes) -> str:
     if match is None:
         raise SourceError(f"the {BESIDE} file beside it holds no SHA-256: expected 64 hexadecimal digits")
     return match[1].lower()
+
+
+log = logging.getLogger(__name__)
+
+# Maximum age of another process's check to be reused; of processes that start together, one fetches.
+_RECENT_S: Final = 2.0
+# Retry interval while there is nothing to serve; doubled each time, up to the polling interval.
+_FIRST_S: Final = 1.0
+_LONGEST_S: Final = 30.0
+
+
+class StoreSync:
+    """Synchronisation of the local copy of a store.
+
+    Attributes:
+        problem: reason why the last check failed, or None.
+
+    Raises:
+        SettingsError: the extra is not installed.
+        SourceError: the folder for stores cannot be used.
+    """
+
+    def __init__(self, settings: Settings, remote: Remote) -> None:
+        folder = stores_folder(settings.store_dir, settings.cache_dir)
+        self._remote = remote
+        self._interval_s = 0.0 if settings.model_control == "none" else settings.store_poll_s
+        self._mirror = Mirror(remote, folder, settings.store_max_bytes)
+        self._closing = threading.Event()
+        self.problem: str | None = None
+
+    def begin(self) -> None:
+        """Wait until there are files to serve or the server stops, then poll in the background."""
+        pause_s = _FIRST_S
+        while not self._look(_RECENT_S) and not self.has_files:
+            if self._closing.wait(pause_s):
+                return
+            pause_s = min(2 * pause_s, _LONGEST_S, max(self._interval_s, _FIRST_S))
+        if self._interval_s > 0 and not self._closing.is_set():
+            threading.Thread(target=self._watch, name="remote store", daemon=True).start()
+
+    @property
+    def has_files(self) -> bool:
+        """Return whether a state of the store was fetched before, by any process."""
+        return self._mirror.local_copy.index() is not None
+
+    def fetch(self) -> None:
+        """Check and fetch once.
+
+        Raises:
+            SourceError: the store cannot be read, or is invalid.
+        """
+        self._mirror.refresh(_RECENT_S)
+
+    def close(self) -> None:
+        """Stop polling; a fetch in progress is dropped."""
+        self._closing.set()
+
+    def _watch(self) -> None:
+        while not self._closing.wait(self._interval_s):
+            self._look(self._interval_s / 2)
+
+    def _look(self, max_age_s: float) -> bool:
+        """Check once and return whether it succeeded; a repeated problem is logged once."""
+        try:
+            if self._mirror.refresh(max_age_s, self._closing.is_set):
+                log.info("the store %s has changed, and was fetched", self._remote)
+        except SourceError as exc:
+            self._fail(str(exc))
+        except Exception as exc:  # a defect of ours must not end the thread; the error's text may hold secrets
+            self._fail(f"internal error while looking at {self._remote} ({type(exc).__name__})")
+        else:
+            if self.problem is not None:
+                log.info("the store %s is readable again", self._remote)
+            self.problem = None
+        return self.problem is None
+
+    def _fail(self, problem: str) -> None:
+        if problem != self.problem and not self._closing.is_set():
+            serving = "; the previous state is served" if self.has_files else ""
+            log.error("%s%s", problem, serving)
+        self.problem = problem

@@ -9,7 +9,7 @@ from app.location import Remote
 from app.settings import Settings
 
 if TYPE_CHECKING:
-    from app.remote.sync import StoreSync
+    from app.remote.mirror import StoreSync
 
 
 def open_store(settings: Settings) -> StoreSync | None:
@@ -21,7 +21,7 @@ def open_store(settings: Settings) -> StoreSync | None:
     """
     if not isinstance(settings.store, Remote):
         return None
-    from app.remote.sync import StoreSync
+    from app.remote.mirror import StoreSync
 
     return StoreSync(settings, settings.store)
 

@@ -19,8 +19,7 @@ from app.errors import ConfigError, InferenceFailedError, ServiceError, from_eng
 from app.memory.machine import Trimmer, budget_bytes
 from app.memory.reservation import MemoryBudget, current
 from app.messages import cut
-from app.models.call import Call
-from app.models.model import Model
+from app.models.model import Call, Model
 from app.models.registry.commands import ModelCommands
 from app.models.registry.store import Store
 from app.models.registry.version import State, Version

@@ -3,8 +3,7 @@
 Experiments open sessions of their own; served models are not changed.
 
 candidates   settings to measure
-sessions     a session for each, on the served graph
-inputs       random inputs, or a sample, repeated to a batch
+sessions     a session for each, on the served graph, and its inputs
 tuning       measurement of all candidates in turn, each checked against the reference first
-comparing    one input through models, versions and back ends: entries (what is compared), values (of operators)
+comparing    one input through models, versions and back ends
 """

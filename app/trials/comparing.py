@@ -8,29 +8,204 @@ Entry 1 is the baseline. Results are reported as they are found, as dicts with a
 ``times``      run times so far, measured in turn
 ``operators``  values of operators next to the baseline's; the first one beyond tolerance
 ``done``
+
+The reference keeps all values. For machine code the graph is compiled again with the values between kernels as outputs,
+so that the kernels stay the same; concatenations made in place are copied.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 import engine
 from app.arrays import dtype_name
-from app.errors import ConfigError, InputMismatchError, ServiceError
+from app.codec.message import read_version
+from app.errors import ConfigError, InputMismatchError, InvalidRequestError, ServiceError
 from app.measuring.timing import summary, turn, turns
 from app.memory.reservation import charge
-from app.messages import safe_text
+from app.messages import cut, safe_text
+from app.models.model import Model
+from app.models.registry.version import Version
 from app.models.request import InferRequest, Prepared, Ran
-from app.trials.entries import Entry
-from app.trials.inputs import example
-from app.trials.sessions import Sessions
+from app.settings import Settings
+from app.trials.candidates import Build, as_served
+from app.trials.sessions import Sessions, example
 from app.trials.tuning import Surroundings, Tell
-from app.trials.values import Place, Values, values_of
+
+# Operator name and output index; operand names differ from file to file.
+Place: TypeAlias = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Values:
+    """Recorded values of a run, in execution order.
+
+    Args:
+        arrays: recorded values.
+        operators: all computing operators by name, recorded or not.
+        kernels: for a fused operator, the first operator of its kernel.
+    """
+
+    arrays: Mapping[Place, NDArray[Any]]
+    operators: Mapping[str, engine.RuntimeOperator]
+    kernels: Mapping[str, str]
+
+
+def values_of(
+    graph: engine.RuntimeGraph,
+    session: engine.Session,
+    build: Build,
+    inputs: Sequence[NDArray[Any]],
+    sessions: Sessions,
+) -> Values:
+    """Record the values of a run.
+
+    Args:
+        graph: graph to run.
+        session: session of this build that has run such inputs.
+        build: session options.
+        inputs: inputs of the run.
+        sessions: sessions of the experiment.
+
+    Raises:
+        ServiceError: there is not enough memory.
+        EngineError: the graph cannot run, or not with these outputs.
+    """
+    operators = {op.name: op for op in graph.operators if op.inputs and op.outputs}
+    is_compiled = session.backend == "compiled"
+    rows = {row["name"]: row for row in session.describe()["operators"]} if is_compiled else {}
+    kernels = {name: str(row["fused_into"]) for name, row in rows.items() if row.get("fused_into")}
+    names = [x.name for op in operators.values() for x in op.outputs]
+    if is_compiled:
+        names = list(_written(graph, rows, kernels))
+    charge(_bytes(graph, inputs, names))
+    if is_compiled:
+        part = graph.extract([port.operand for port in graph.inputs], names)
+        watched = sessions.get(part, build)
+        sessions.make_ready(watched, build, inputs)
+        found: dict[str, Any] = dict(zip(names, watched.run(list(inputs)), strict=True))
+    else:
+        found = session.run(list(inputs), taps=names).taps
+    arrays = {
+        (op.name, at): found[operand.name]
+        for op in operators.values()
+        for at, operand in enumerate(op.outputs)
+        if isinstance(found.get(operand.name), np.ndarray)
+    }
+    return Values(arrays=arrays, operators=operators, kernels=kernels)
+
+
+def _written(
+    graph: engine.RuntimeGraph, rows: Mapping[str, Mapping[str, Any]], kernels: Mapping[str, str]
+) -> Iterator[str]:
+    """Yield operands that leave the kernel that computes them, and the graph's outputs."""
+    outputs = {port.operand for port in graph.outputs}
+    for op in graph.operators:
+        if not op.inputs:
+            continue
+        is_made = rows[op.name].get("kernel") not in (None, "view", "removed")
+        own = kernels.get(op.name, op.name)
+        for operand in op.outputs:
+            leaves = any(kernels.get(user.name, user.name) != own for user in operand.consumers)
+            if operand.name in outputs or (is_made and leaves):
+                yield operand.name
+
+
+def _bytes(graph: engine.RuntimeGraph, inputs: Sequence[NDArray[Any]], names: Sequence[str]) -> int:
+    """Return the bytes of the operands whose shapes follow from the inputs."""
+    known = graph.infer([engine.TensorSpec(each.shape, each.dtype) for each in inputs])
+    specs = (known.get(name) for name in names)
+    return sum(
+        int(np.prod([dim or 1 for dim in spec.shape])) * spec.dtype.itemsize
+        for spec in specs
+        if isinstance(spec, engine.TensorSpec)
+    )
+
+
+# Limit of one comparison.
+MAX_ENTRIES: Final = 12
+_ENTRY: Final = re.compile(
+    r"(?P<model>[^:]+)(:(?P<version>[^:]*))?(:(?P<backend>|compiled|reference))?(:(?P<threads>\d{0,4}))?"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """Entry of a comparison.
+
+    Args:
+        name, version: of the model.
+        model: serving model of that version.
+        build: session options.
+        is_served: whether the model is served with these options.
+    """
+
+    name: str
+    version: int
+    model: Model
+    build: Build
+    is_served: bool
+
+    @property
+    def graph(self) -> engine.RuntimeGraph:
+        """Return the graph."""
+        return self.model.session.graph
+
+    def describe(self) -> dict[str, Any]:
+        """Return plain data."""
+        threads = None if self.build.backend == "reference" else self.build.threads
+        names = {"model": self.name, "version": self.version, "backend": self.build.backend, "threads": threads}
+        return {**names, "served": self.is_served}
+
+
+def read_entries(
+    text: str, find: Callable[[str, int | str | None], Version], settings: Settings, threads: int
+) -> list[Entry]:
+    """Return comma-separated entries ``MODEL[:VERSION[:BACKEND[:THREADS]]]``; omitted parts are as served.
+
+    Args:
+        text: the entries.
+        find: returns the version of a name and number.
+        settings: settings of the server.
+        threads: number of threads that the server may use.
+
+    Raises:
+        ServiceError: an entry is invalid or unknown, or there are too many.
+    """
+    words = [each.strip() for each in text.split(",") if each.strip()]
+    if not 1 <= len(words) <= MAX_ENTRIES:
+        raise InvalidRequestError(f"entries: found {len(words)}, expected 1 to {MAX_ENTRIES}, by comma")
+    return _each_once([_entry(each, find, settings, threads) for each in words])
+
+
+def _entry(text: str, find: Callable[[str, int | str | None], Version], settings: Settings, threads: int) -> Entry:
+    match = _ENTRY.fullmatch(text)
+    if match is None:
+        raise InvalidRequestError(f"entries: found '{cut(text)}', expected MODEL:VERSION:compiled or reference:THREADS")
+    version = find(match["model"], read_version(match["version"] or None))
+    assert version.model is not None  # Store.version returns ready versions only
+    served = as_served(version.model.session, threads).build
+    wanted = int(match["threads"]) if match["threads"] else served.threads
+    if not 1 <= wanted <= threads:
+        raise InvalidRequestError(f"entries: found {wanted} threads, expected 1 to {threads}")
+    backend = match["backend"] or served.backend
+    if backend == "reference":
+        build = Build(backend="reference", threads=threads)
+    else:
+        passes = tuple(name for name in engine.PASS_NAMES if name in settings.passes_off)
+        build = Build(threads=wanted, winograd=settings.winograd, passes_off=passes)
+    return Entry(name=version.name, version=version.number, model=version.model, build=build, is_served=build == served)
+
+
+def _each_once(entries: Sequence[Entry]) -> list[Entry]:
+    return list({(each.name, each.version, each.build): each for each in entries}.values())
+
 
 _ROUNDS: Final = 5
 _TURN_S: Final = 0.1

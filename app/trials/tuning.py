@@ -28,8 +28,7 @@ from app.measuring.timing import summary, turn, turns
 from app.messages import safe_text
 from app.settings import Settings, variable
 from app.trials.candidates import Build, Candidate, as_served
-from app.trials.inputs import repeated
-from app.trials.sessions import Sessions
+from app.trials.sessions import Sessions, repeated
 
 Tell: TypeAlias = Callable[[Mapping[str, Any]], None]
 Inputs: TypeAlias = Sequence[NDArray[Any]]

@@ -21,8 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.measuring.contest import error_share
-from app.measuring.rivals import RIVALS, Run
+from app.measuring.contest import RIVALS, Run, error_share
 from benchmarks.memory import resident_bytes
 from benchmarks.random_sizes.networks import OPEN_NETWORKS
 from benchmarks.record import OURS

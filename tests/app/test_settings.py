@@ -18,8 +18,7 @@ import pytest
 
 import engine
 from app.log import configure_logging
-from app.setting_sources import LISTS
-from app.settings import Settings, SettingsError, variable
+from app.settings import LISTS, Settings, SettingsError, variable
 from tests.app.client import serving
 from tests.app.environment import environment
 from tests.app.grpc import test_hostile

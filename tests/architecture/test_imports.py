@@ -21,7 +21,6 @@ BASICS = {
     "app.text_files",
     "app.schema",
     "app.settings",
-    "app.setting_sources",
     "app.version",
     "app.messages",
     "engine",

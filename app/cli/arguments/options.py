@@ -8,8 +8,7 @@ from typing import Final, Literal, get_args, get_origin
 
 from app.messages import size_text
 from app.models.folder.plugins import load_plugins
-from app.setting_sources import CONFIG, REMOVED
-from app.settings import Settings, variable
+from app.settings import CONFIG, REMOVED, Settings, variable
 from app.thread_limits import limit_threads, thread_budget
 
 # Settings that decide how a model computes, for verbs that run one.

@@ -28,9 +28,8 @@ from app.models.registry.version import Version
 from app.models.request import InferRequest
 from app.serving.dataplane import DataPlane
 from app.trials.candidates import MAX_BATCH, MAX_CANDIDATES, Grid, as_served, usual_threads
-from app.trials.comparing import compare
-from app.trials.entries import read_entries
-from app.trials.inputs import example
+from app.trials.comparing import compare, read_entries
+from app.trials.sessions import example
 from app.trials.tuning import Surroundings, tune
 
 log = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from app.errors import InvalidRequestError, RequestTooLargeError
 from app.http.body import INLINE_BYTES, dataplane, encoding_of, first_headers, respond
 from app.http.model_request import Reply, WorkItem, read_limit
 from app.memory.reservation import charge
-from app.protocol.v2.inference import prepare, request_deadline
+from app.protocol.v2.inputs import prepare, request_deadline
 from app.protocol.v2.operations import cache_ports, find
 from app.protocol.v2.outputs import Encoded, encode
 from app.protocol.v2.ports import has_wire_ports

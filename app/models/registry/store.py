@@ -23,8 +23,7 @@ from app.models.folder.config import ModelConfig
 from app.models.folder.identity import identify, mark_of
 from app.models.folder.repository import FoundModel, ModelFiles, VersionFiles, failed, find_models, read_model
 from app.models.registry.counters import Counters
-from app.models.registry.loader_pool import Job, LoaderPool, Stop
-from app.models.registry.loading import LoadFailedError, load_model
+from app.models.registry.loader_pool import Job, LoaderPool, LoadFailedError, Stop, load_model
 from app.models.registry.version import Entry, State, Version
 from app.scheduling.scheduler import make_scheduler
 from app.settings import Settings

@@ -4,6 +4,5 @@ inference.proto    messages and service, written from the specification
 health.proto       gRPC's own health protocol
 descriptors.binpb  both, compiled by protoc (make descriptors)
 schema             classes of messages, parameters and settings
-wire               tensors in a request's or an answer's bytes, without copies
-infer              ModelInferRequest and ModelInferResponse
+infer              ModelInferRequest and ModelInferResponse, with their tensors without copies
 """

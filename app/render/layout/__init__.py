@@ -4,7 +4,7 @@ The steps are:
 
     layers      each node gets a layer below all nodes it depends on; lines that pass layers get a waypoint in each, and
                 lines of one source share them
-    ordering    nodes are reordered within their layers to reduce crossings
+                nodes are reordered within their layers to reduce crossings
     placement   x: chains of nodes become straight columns, boxes keep their distance
     lay_out     y, and the lines
 
@@ -18,8 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from app.render.layout.layers import Net, Skeleton, assign_layers, build_skeleton
-from app.render.layout.ordering import order_rows
+from app.render.layout.layers import Net, Skeleton, assign_layers, build_skeleton, order_rows
 from app.render.layout.placement import WAYPOINT_GAP, place
 
 __all__ = ["Box", "Layout", "Net", "Route", "lay_out"]

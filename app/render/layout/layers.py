@@ -1,4 +1,4 @@
-"""Layers of nodes, and the layered graph in which every line joins neighbouring layers.
+"""Layers of nodes and their order, and the layered graph in which every line joins neighbouring layers.
 
 A node is below everything it depends on, and as close to what it feeds as possible. Where a line passes a layer it has
 a waypoint.
@@ -6,6 +6,7 @@ a waypoint.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -160,3 +161,67 @@ def _fill_rows(skeleton: Skeleton) -> None:
                 seen[vertex] = True
                 skeleton.rows[skeleton.layer[vertex]].append(vertex)
                 stack.extend(reversed(skeleton.below[vertex]))
+
+
+_MOST_ROUNDS: Final = 24
+_PATIENCE: Final = 4
+# Limit of visited vertices, so that large graphs get fewer rounds rather than more time.
+_EFFORT: Final = 150_000
+
+
+def order_rows(skeleton: Skeleton) -> None:
+    """Reorder the rows in place to reduce crossings."""
+    position = _positions(skeleton)
+    best, fewest = [list(row) for row in skeleton.rows], count_crossings(skeleton)
+    idle = 0
+    for _ in range(max(2, min(_MOST_ROUNDS, _EFFORT // max(1, len(position))))):
+        if not fewest or idle == _PATIENCE:
+            break
+        _sweep(skeleton.rows[1:], skeleton.above, position)
+        _sweep(skeleton.rows[-2::-1], skeleton.below, position)
+        crossings = count_crossings(skeleton)
+        idle = 0 if crossings < fewest else idle + 1
+        if crossings < fewest:
+            best, fewest = [list(row) for row in skeleton.rows], crossings
+    skeleton.rows = best
+
+
+def count_crossings(skeleton: Skeleton) -> int:
+    """Return how many pairs of lines between neighbouring layers cross."""
+    position = _positions(skeleton)
+    return sum(
+        _inversions([p for upper in row for p in sorted(position[lower] for lower in skeleton.below[upper])])
+        for row in skeleton.rows
+    )
+
+
+def _sweep(rows: list[list[int]], neighbours: list[list[int]], position: list[int]) -> None:
+    """Sort each row by the mean position of its vertices' neighbours; a vertex without any stays about where it is."""
+    for row in rows:
+        mean = {
+            vertex: sum(position[n] for n in neighbours[vertex]) / len(neighbours[vertex])
+            if neighbours[vertex]
+            else float(position[vertex])
+            for vertex in row
+        }
+        row.sort(key=mean.__getitem__)
+        for place, vertex in enumerate(row):
+            position[vertex] = place
+
+
+def _positions(skeleton: Skeleton) -> list[int]:
+    position = [0] * len(skeleton.layer)
+    for row in skeleton.rows:
+        for place, vertex in enumerate(row):
+            position[vertex] = place
+    return position
+
+
+def _inversions(sequence: list[int]) -> int:
+    seen: list[int] = []
+    total = 0
+    for item in sequence:
+        place = bisect_right(seen, item)
+        total += len(seen) - place
+        seen.insert(place, item)
+    return total

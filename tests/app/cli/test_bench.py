@@ -14,8 +14,8 @@ from PIL import Image
 
 from app.cli import bench, main
 from app.cli.verbs import RIVALS
-from app.measuring import rivals
-from app.measuring.rivals import Rival
+from app.measuring import contest
+from app.measuring.contest import Rival
 from tests.app.cli.conftest import BIAS, WEIGHT, write
 
 Run = Callable[[Sequence[np.ndarray]], Sequence[np.ndarray]]
@@ -31,8 +31,8 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Run], None]:
     """Replace an engine by another function under its name."""
 
     def replace(name: str, run: Run) -> None:
-        rival = Rival(module="json", distribution="numpy", kind=rivals.RIVALS[name].kind, make=lambda *_: run)
-        monkeypatch.setitem(rivals.RIVALS, name, rival)
+        rival = Rival(module="json", distribution="numpy", kind=contest.RIVALS[name].kind, make=lambda *_: run)
+        monkeypatch.setitem(contest.RIVALS, name, rival)
 
     return replace
 
@@ -148,7 +148,7 @@ def test_a_file_an_engine_cannot_load_is_named(
         raise ValueError("bad magic")
 
     monkeypatch.setitem(
-        rivals.RIVALS, "onnxruntime", Rival(module="json", distribution="numpy", kind="onnx", make=make)
+        contest.RIVALS, "onnxruntime", Rival(module="json", distribution="numpy", kind="onnx", make=make)
     )
     Path("bad.onnx").write_text("")
     _, _, error = measured("linear", "--against", "onnxruntime", "--onnx", "bad.onnx", capsys=capsys)
@@ -161,7 +161,7 @@ def test_unknown_engines_are_a_wrong_call(store: Path, capsys: pytest.CaptureFix
 
 
 def test_the_engines_that_help_names_are_those_there_are() -> None:
-    assert tuple(rivals.RIVALS) == RIVALS
+    assert tuple(contest.RIVALS) == RIVALS
 
 
 def test_dynamic_sizes_are_a_wrong_call(store: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from app.codec import json_limits as limits
+from app.codec import json_lists as limits
 from app.codec import json_tensors as tensors
 from app.codec.json_body import parse_json, parse_json_body, parse_request_json
 from app.errors import InvalidRequestError, RequestTooLargeError

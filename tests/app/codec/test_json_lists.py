@@ -15,7 +15,7 @@ import engine
 from app.codec import json_lists as lists
 from app.codec.json_body import parse_json, parse_json_body, parse_request_json
 from app.codec.json_lists import LongList
-from app.codec.json_numbers import to_array
+from app.codec.json_tensors import to_array
 from app.errors import InputMismatchError, InvalidRequestError, RequestTooLargeError, ServiceError
 from app.protocol.v2.request import parse_request
 from app.settings import Settings

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.codec import json_limits as limits
+from app.codec import json_lists as limits
 from app.codec.json_body import parse_json
-from app.codec.json_limits import check_parsed, count
-from app.codec.json_limits import depth as measured
+from app.codec.json_lists import check_parsed, count
+from app.codec.json_lists import depth as measured
 from app.errors import InvalidRequestError, RequestTooLargeError
 
 TREES = st.recursive(
@@ -54,8 +54,8 @@ def test_no_less_is_charged_than_is_made(tree: object, ascii: bool) -> None:
         patch.setattr(limits, "charge", charged.append)
         check_parsed(json.dumps(tree, ensure_ascii=ascii).encode())
     values, lists, objects, strings = counted(tree)
-    least = (values - objects) * limits._VALUE + lists * limits._LIST + objects * limits._OBJECT
-    assert sum(charged) >= least + strings * limits._STRING - limits._VALUE * (lists + objects)
+    least = (values - objects) * limits._VALUE_BYTES + lists * limits._LIST + objects * limits._OBJECT
+    assert sum(charged) >= least + strings * limits._STRING - limits._VALUE_BYTES * (lists + objects)
 
 
 @pytest.mark.parametrize("every", [1, 7, 5000, 10**6])

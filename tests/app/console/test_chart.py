@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 import engine
 from app.console.chart import ALL, MODULES, STRUCTURE, chart
 from app.console.figures import figures, pictures
-from app.console.folding import Fold
-from app.console.modules import find_modules, module_of
+from app.console.folding import Fold, find_modules, module_of
 from tests.app.console.conftest import ROOT, long_lines
 from tests.engine.pnnx.build import pair
 

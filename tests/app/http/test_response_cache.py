@@ -14,7 +14,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from app.models.batcher import Batcher, Verdict
-from app.models.call import Call
+from app.models.model import Call
 from tests.app.client import Client, serving
 from tests.app.http.v2.messages import binary, send, tensor
 from tests.app.pictures import npy, png

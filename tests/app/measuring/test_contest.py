@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from app.measuring.contest import Contest
-from app.measuring.rivals import RivalError
+from app.measuring.contest import Contest, RivalError
 
 
 def test_only_right_answers_enter_a_contest() -> None:

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import engine
-from app.codec.json_limits import check_parsed
+from app.codec.json_lists import check_parsed
 from app.errors import DeadlineExceededError, QueueFullError, RequestTooLargeError
 from app.images.decode import OpenPicture
 from app.memory.machine import budget_bytes

@@ -15,9 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import engine
-from app.models import batch_size_tuning
-from app.models.batch_size_tuning import BatchSizeTuning, tune
-from app.models.batcher import Batcher, Verdict
+from app.models.batcher import Batcher, BatchSizeTuning, Verdict, tune
 from app.scheduling.config import BatchingConfig
 from tests.app.client import Client, serving
 from tests.app.sample_models import write_model
@@ -194,7 +192,7 @@ def test_requests_for_a_model_whose_items_see_each_other_are_never_merged(tmp_pa
 def test_what_need_not_be_tried_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: dict[str, Any], run_s: float, reason: str
 ) -> None:
-    monkeypatch.setattr(batch_size_tuning.engine, "in_background", lambda _: pytest.fail("it was tried"))
+    monkeypatch.setattr("app.models.batcher.engine.in_background", lambda _: pytest.fail("it was tried"))
     made = batcher(linear(tmp_path), **config)
     tune(made, run_s)
     assert (made.verdict.enabled, made.verdict.reason) == (False, reason)

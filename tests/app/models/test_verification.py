@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 import engine
 from app.models.batcher import Batcher
 from app.models.request import InferRequest, Prepared
+from app.models.runs import Verification
 from app.models.statistics import Timing
-from app.models.verification import Verification
 from tests.app.client import serving
 from tests.app.models.test_batcher import MIXING, held, linear, write_linear
 from tests.engine.pnnx.build import pair

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tritonclient.grpc.service_pb2 import ModelInferRequest, ModelStreamInferResponse
 
 from app.errors import RefusedError
-from app.protocol.grpc.wire import field, take_tensors
+from app.protocol.grpc.infer import field, take_tensors
 
 
 @given(st.text(max_size=300), st.lists(st.binary(max_size=300), max_size=4), st.lists(st.integers(-(2**63), 2**63 - 1)))

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from app.render.caption import key_params, output_shapes
+from app.render.caption import COLOURS, FAMILIES, family_of, key_params, output_shapes
 from app.render.description import read_description
-from app.render.family import COLOURS, FAMILIES, family_of
 from app.render.formatting import count_text, shape_text, shortened, time_text
 from tests.app.render.build import Sketch
 

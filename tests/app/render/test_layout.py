@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.render.layout import Box, Layout, Net, lay_out
-from app.render.layout.layers import assign_layers, build_skeleton
-from app.render.layout.ordering import count_crossings, order_rows
+from app.render.layout.layers import assign_layers, build_skeleton, count_crossings, order_rows
 
 Graph = tuple[list[tuple[float, float]], list[Net], frozenset[int]]
 

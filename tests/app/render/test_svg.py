@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from app.render import render
-from app.render.family import COLOURS, TEXT
+from app.render.caption import COLOURS, TEXT
 from tests.app.render.build import HOSTILE_TEXTS, Sketch, hostile, profiled, residual
 
 SVG = "{http://www.w3.org/2000/svg}"

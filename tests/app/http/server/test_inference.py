@@ -433,7 +433,7 @@ def test_who_goes_away_is_not_answered_and_frees_its_place(
 ) -> None:
     version = front.server.plane.store.version("slow")
     began, goes_on = threading.Event(), threading.Event()
-    run = version.model.run  # type: ignore[union-attr]
+    run = version.model.runs.run  # type: ignore[union-attr]
 
     def held(*args: Any) -> Any:
         began.set()
@@ -444,7 +444,7 @@ def test_who_goes_away_is_not_answered_and_frees_its_place(
     with front.connect() as connection:
         asked(connection, GOOD["slow"])
         direct.clear()
-        monkeypatch.setattr(version.model, "run", held)
+        monkeypatch.setattr(version.model.runs, "run", held)
         connection.sendall(GOOD["slow"])
         assert began.wait(60)
     until(lambda: version.statistics.failures["cancelled"] == before + 1)

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from app.models.folder.repository import ModelFiles, find_models, read_model
-from app.models.registry.loader_pool import Stop
-from app.models.registry.loading import LoadFailedError, load_model
+from app.models.registry.loader_pool import LoadFailedError, Stop, load_model
 from app.settings import Settings
 from tests.app.sample_models import write_model
 
