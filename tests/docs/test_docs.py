@@ -110,7 +110,7 @@ def keys(descriptions: Iterable[Mapping[str, Any]]) -> set[str]:
     ("heading", "select"),
     [
         ("The graph", lambda graph: [graph]),
-        ("A port", lambda graph: [*graph["inputs"], *graph["outputs"]]),
+        ("An input or output", lambda graph: [*graph["inputs"], *graph["outputs"]]),
         ("An operator", lambda graph: graph["operators"]),
         ("An attribute", lambda graph: [each for op in graph["operators"] for each in op["attributes"].values()]),
         ("An operand", lambda graph: graph["operands"].values()),
@@ -156,7 +156,7 @@ def test_the_page_explains_the_keys_that_the_server_adds(server: Client, session
 def test_every_key_of_a_profile_is_explained(session: engine.Session) -> None:
     profile = session.run([np.zeros((1, 3), np.float32)], profile=True).profile
     assert profile is not None
-    assert explained("A step of a profile") == keys(profile)
+    assert explained("A row of a profile") == keys(profile)
 
 
 def test_every_kind_of_kernel_is_explained() -> None:
