@@ -108,9 +108,8 @@ def _rows(signatures: list[Signature]) -> Iterator[list[str]]:
 
 
 def _cells(signature: Signature) -> tuple[str, ...]:
-    summary = (signature.layer.__doc__ or "").strip().split("\n\n")[0]
     arguments = _operands(signature), _parameters(signature), _attributes(signature)
-    return prose(summary), _core(signature.layer), *arguments, "✔", compiled_as(signature)
+    return prose(signature.summary), _core(signature.layer), *arguments, "✔", compiled_as(signature)
 
 
 def _core(layer: type[Layer]) -> str:

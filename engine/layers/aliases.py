@@ -42,7 +42,7 @@ _SAME: Final[dict[str, str]] = {
     "F.pixel_unshuffle": "nn.PixelUnshuffle", "F.prelu": "nn.PReLU", "F.relu": "nn.ReLU", "F.rms_norm": "nn.RMSNorm",
     "F.rrelu": "nn.RReLU", "F.selu": "nn.SELU", "F.sigmoid": "nn.Sigmoid", "F.silu": "nn.SiLU",
     "F.softmax": "nn.Softmax", "F.softmin": "nn.Softmin", "F.softplus": "nn.Softplus",
-    "F.softshrink": "nn.Softshrink", "F.softsign": "nn.Softsign", "F.tanh": "nn.Tanh",
+    "F.softshrink": "nn.Softshrink", "F.softsign": "nn.Softsign", 
     "F.tanhshrink": "nn.Tanhshrink", "F.threshold": "nn.Threshold", "F.unfold": "nn.Unfold",
     "Tensor.expand": "aten::expand_copy aten::broadcast_to", "Tensor.reshape": "Tensor.view aten::view_copy",
     "Tensor.reshape_as": "Tensor.view_as aten::view_as", "Tensor.select": "aten::select_copy",
@@ -69,6 +69,7 @@ _SAME: Final[dict[str, str]] = {
     "torch.nonzero": "aten::argwhere", "torch.permute": "Tensor.permute aten::permute_copy",
     "torch.split": "aten::unsafe_split aten::unsafe_split_with_sizes aten::split_copy aten::split_with_sizes_copy",
     "torch.squeeze": "aten::squeeze_copy", "torch.sub": "aten::subtract", "torch.t": "aten::t_copy",
+    "torch.tanh": "F.tanh nn.Tanh",
     "torch.transpose": "aten::transpose_copy", "torch.trunc": "torch.fix aten::fix",
     "torch.unbind": "aten::unbind_copy", "torch.unsqueeze": "aten::unsqueeze_copy",
 }  # fmt: skip

@@ -14,7 +14,7 @@ from engine.layers.definition.composite import CallLayer, Composite
 from engine.layers.definition.layer import Annotations
 from engine.layers.definition.registry import register
 from engine.layers.elementwise.activation import GELU
-from engine.layers.elementwise.functions import FUNCTIONS
+from engine.layers.elementwise.comparison import Comparison
 from engine.layers.elementwise.piecewise import ReLU
 from engine.layers.linear.linear import Linear
 from engine.layers.normalisation.layer_norm import LayerNorm
@@ -111,7 +111,7 @@ class TransformerEncoderLayer(Composite):
     def _mask(self, call: CallLayer, mask: Array, src: Shape) -> Any:
         """Return where the mask hides a key from a query, to be broadcast against (B, H, L, L)."""
         self._check_mask(mask.shape, src)
-        hidden = mask if mask.dtype == np.bool_ else call(FUNCTIONS["ne"](), mask, 0)
+        hidden = mask if mask.dtype == np.bool_ else call(Comparison(function="ne"), mask, 0)
         if self.mask_type == _PADDING:
             return call(Unsqueeze(dim=(1, 2)), hidden)
         return call(Unflatten(dim=0, sizes=(-1, self.num_heads)), hidden) if len(mask.shape) == 3 else hidden

@@ -118,7 +118,7 @@ def _check_sizes(params: Mapping[str, object]) -> None:
 
 
 def _check_names(signature: Signature, given: Mapping[str, object]) -> None:
-    known = {*signature.operands, *signature.fields}
+    known = {*signature.operands, *signature.fields} - signature.fixed
     for name in given:
         if name not in known:
             raise ParameterError(f"unknown parameter '{name}'", expected=", ".join(sorted(known)) or "none")
@@ -144,7 +144,7 @@ def _match_operands(
 
 
 def _match_labels(signature: Signature, n_inputs: int, labels: Sequence[str | None]) -> dict[str, int]:
-    known = {*signature.operands, *signature.fields}
+    known = {*signature.operands, *signature.fields} - signature.fixed
     named: dict[str, int] = {}
     for index, label in enumerate(labels[:n_inputs]):
         name = signature.renamed.get(label, label) if label is not None else None

@@ -15,42 +15,43 @@ from engine.errors import ParameterError
 from engine.layers.definition.binding import bind
 from engine.layers.definition.bound import BoundLayer, Source
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
-from engine.layers.definition.registry import register
+from engine.layers.definition.registry import register, registry
 from engine.layers.definition.signature import Signature
 
 PLACEMENT: Final = ("device", "layout", "pin_memory", "requires_grad", "memory_format", "generator")
 """Parameters for the location of a tensor and the random generator; they change no value."""
 
 
-def overload(type_: str, *schemas: tuple[type[Layer], str]) -> None:
+def overload(type_: str, *schemas: tuple[type[Layer] | str, str]) -> None:
     """Register a type with several schemas, selected by the number of operands.
 
     Args:
-        schemas: a layer each, and PyTorch's names of the operands in order; those in PLACEMENT are dropped.
+        schemas: a layer or a registered type each, and PyTorch's names of the operands in order; those in PLACEMENT
+            are dropped.
     """
     name = type_.removeprefix("aten::")
-    calls: dict[type[Layer], list[str]] = {}
-    for layer, names in schemas:
-        calls.setdefault(layer, []).append(f"{name}({', '.join(names.split())})")
-    summaries = [f"{' or '.join(written)}: {_summary(layer)}" for layer, written in calls.items()]
+    chosen = [registry[each] if isinstance(each, str) else Signature(type="", layer=each) for each, _ in schemas]
+    calls: dict[str, list[str]] = {}
+    for signature, (_, names) in zip(chosen, schemas, strict=True):
+        calls.setdefault(signature.summary.removesuffix(".") + ".", []).append(f"{name}({', '.join(names.split())})")
+    summaries = [f"{' or '.join(written)}: {summary}" for summary, written in calls.items()]
     body = {
-        "schemas": {len(names.split()): (layer, names.split()) for layer, names in schemas},
+        "schemas": {
+            len(names.split()): (signature.layer, signature.presets, names.split())
+            for signature, (_, names) in zip(chosen, schemas, strict=True)
+        },
         "__doc__": " ".join(summaries),
-        "__module__": schemas[0][0].__module__,
-        "canonical_layers": tuple(calls),
+        "__module__": chosen[0].layer.__module__,
+        "canonical_layers": tuple(dict.fromkeys(each.layer for each in chosen)),
     }
     register(type_)(type(f"Raw{name.title().replace('_', '')}", (Overloaded,), body))
-
-
-def _summary(layer: type[Layer]) -> str:
-    return " ".join((layer.__doc__ or "").split("\n\n")[0].split()).removesuffix(".") + "."
 
 
 class Overloaded(Layer):
     """Base of types with several schemas: number of operands -> layer, names of its operands in order."""
 
     takes_unknown = True
-    schemas: ClassVar[Mapping[int, tuple[type[Layer], Sequence[str]]]] = {}
+    schemas: ClassVar[Mapping[int, tuple[type[Layer], Mapping[str, Any], Sequence[str]]]] = {}
 
     annotations: Annotations = NO_ANNOTATIONS
 
@@ -86,10 +87,12 @@ class Overloaded(Layer):
 
     @cached_property
     def _bound(self) -> BoundLayer:
-        layer, names = self.schemas[len(self.annotations.inputs)]
+        layer, presets, names = self.schemas[len(self.annotations.inputs)]
         inputs = tuple(self._kept(self.annotations.inputs))
         return bind(
-            Signature(type="aten::" + layer.__name__, layer=layer, positional=tuple(self._kept(names))),
+            Signature(
+                type="aten::" + layer.__name__, layer=layer, presets=presets, positional=tuple(self._kept(names))
+            ),
             n_inputs=len(inputs),
             params={},
             attributes={},
@@ -97,7 +100,7 @@ class Overloaded(Layer):
         )
 
     def _kept(self, operands: Sequence[Any]) -> list[Any]:
-        names = self.schemas[len(operands)][1]
+        names = self.schemas[len(operands)][2]
         return [operand for name, operand in zip(names, operands, strict=True) if name not in PLACEMENT]
 
 

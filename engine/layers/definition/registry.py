@@ -58,6 +58,7 @@ class Registry:
         shapes: Mapping[str, Sequence[str]] | None = None,
         positional: Sequence[str] = (),
         renamed: Mapping[str, str] | None = None,
+        formula: str = "",
     ) -> Callable[[L], L]:
         """Return a class decorator that registers a layer for these types; see Signature for the keywords.
 
@@ -77,6 +78,7 @@ class Registry:
                         shapes=shapes or {},
                         positional=tuple(positional),
                         renamed=renamed or {},
+                        formula=formula,
                     )
                 )
             return layer

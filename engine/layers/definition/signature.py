@@ -41,6 +41,7 @@ class Signature:
         positional: names of operands and parameters in the order of unlabelled operands; by default the operands of
             forward, then the fields.
         renamed: the file's name of an operand or parameter -> ours.
+        formula: what this type computes, where the layer's docstring describes several.
     """
 
     type: str
@@ -51,6 +52,7 @@ class Signature:
     shapes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     positional: tuple[str, ...] = ()
     renamed: Mapping[str, str] = field(default_factory=dict)
+    formula: str = ""
 
     def __post_init__(self) -> None:
         # Signatures of this package are checked by a test instead of at every import.
@@ -89,6 +91,11 @@ class Signature:
             found = f"{wrong[0]}: {describe(declared[wrong[0]])}"
             raise ParameterError(f"{name} declares parameters that no file can hold", where=self.type, found=found,
                                  expected=expected)  # fmt: skip
+
+    @property
+    def summary(self) -> str:
+        """Formula or description of operators of this type, as one line."""
+        return " ".join((self.formula or self.layer.__doc__ or "").strip().split("\n\n")[0].split())
 
     @cached_property
     def operands(self) -> dict[str, Any]:
@@ -151,13 +158,21 @@ class Signature:
     @cached_property
     def required_fields(self) -> frozenset[str]:
         """Parameters without a default that the type does not preset."""
+        return self._without_default - self.presets.keys()
+
+    @cached_property
+    def fixed(self) -> frozenset[str]:
+        """Parameters without a default that the type presets: a file cannot change them."""
+        return self._without_default & self.presets.keys()
+
+    @cached_property
+    def _without_default(self) -> frozenset[str]:
         return frozenset(
             each.name
             for each in dataclasses.fields(self.layer)
             if each.default is dataclasses.MISSING
             and each.default_factory is dataclasses.MISSING
             and each.name in self.fields
-            and each.name not in self.presets
         )
 
     @cached_property
@@ -169,7 +184,7 @@ class Signature:
     @cached_property
     def slots(self) -> tuple[str, ...]:
         """Names of unlabelled operands, in order."""
-        return self.positional or (*self.operands, *self.fields)
+        return self.positional or (*self.operands, *(each for each in self.fields if each not in self.fixed))
 
     @property
     def takes_none(self) -> bool:

@@ -1,4 +1,4 @@
-"""Smooth activations: sigmoid, tanh, softplus, exponential and Gaussian ones. NaN stays NaN."""
+"""Smooth activations with parameters: softplus, exponential and Gaussian ones. NaN stays NaN."""
 
 from __future__ import annotations
 
@@ -13,71 +13,25 @@ from engine.layers.definition.composite import CallLayer, Composite
 from engine.layers.definition.layer import Annotations
 from engine.layers.definition.registry import register
 from engine.layers.elementwise.base import UnaryFunction
+from engine.layers.elementwise.functions import Unary
 from engine.layers.operands.axes import checked_axis
 from engine.layers.operands.bounds import at_least, at_most
 from engine.layers.operands.precision import widened
 from engine.layers.shape.split import Chunk
-from engine.promotion import cast
+from engine.promotion import cast, float_dtype
 from engine.special import gelu
 from engine.tensor import Array
 
 
-@register("F.sigmoid")
-class Sigmoid(UnaryFunction):
-    """1 / (1 + exp(-x))."""
-
-    def compute(self, x: Array) -> Array:
-        return np.asarray(1 / (1 + np.exp(-x)))
-
-
-@register("F.silu")
-class SiLU(UnaryFunction):
-    """x / (1 + exp(-x))."""
-
-    def compute(self, x: Array) -> Array:
-        return np.asarray(x / (1 + np.exp(-x)))
-
-
-@register("F.logsigmoid")
-class LogSigmoid(UnaryFunction):
-    """log(1 / (1 + exp(-x))), computed without overflow as min(x, 0) - log1p(exp(-|x|))."""
-
-    def compute(self, x: Array) -> Array:
-        return at_most(x, 0) - np.log1p(np.exp(-np.abs(x)))
-
-
-@register("F.tanh")
-class Tanh(UnaryFunction):
-    """tanh(x)."""
-
-    def compute(self, x: Array) -> Array:
-        return np.tanh(x)
-
-
 @register("F.tanhshrink")
-class Tanhshrink(Tanh):
+class Tanhshrink(UnaryFunction):
     """x - tanh(x), with tanh(x) rounded to the input's dtype first, as PyTorch does."""
 
     def forward(self, input: Array) -> Array:
-        tanh = super().forward(input)
         with np.errstate(all="ignore"):
-            return cast(widened(input) - widened(tanh), tanh.dtype)
-
-
-@register("F.softsign")
-class Softsign(UnaryFunction):
-    """x / (1 + |x|)."""
-
-    def compute(self, x: Array) -> Array:
-        return np.asarray(x / (1 + np.abs(x)))
-
-
-@register("F.mish")
-class Mish(UnaryFunction):
-    """x * tanh(log(1 + exp(x)))."""
-
-    def compute(self, x: Array) -> Array:
-        return x * np.tanh(np.log1p(np.exp(x)))
+            x = widened(input)
+            tanh = cast(np.tanh(x), float_dtype(input.dtype))
+            return cast(x - widened(tanh), tanh.dtype)
 
 
 @register("F.softplus")
@@ -128,15 +82,6 @@ class CELU(UnaryFunction):
         return _joined(x, self.alpha * np.expm1(at_most(x, 0) / self.alpha), self.alpha)
 
 
-@register("F.selu")
-class SELU(UnaryFunction):
-    """scale * (x where x > 0, else alpha * (exp(x) - 1)), with the constants of the self-normalising network."""
-
-    def compute(self, x: Array) -> Array:
-        alpha, scale = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
-        return scale * at_least(x, 0) + (scale * alpha) * np.expm1(at_most(x, 0))
-
-
 @register("F.glu")
 class GLU(Composite):
     """First half times sigmoid(second half), along dim.
@@ -156,7 +101,7 @@ class GLU(Composite):
             raise ShapeError(f"dimension {self.dim} cannot be halved", found=size, expected="an even size")
         halves = Chunk(chunks=2, dim=self.dim, annotations=Annotations(outputs=(None, None)))
         values, gates = call(halves, input)
-        return formula(call, "mul(@0,@1)", values, call(Sigmoid(), gates))
+        return formula(call, "mul(@0,@1)", values, call(Unary(function="sigmoid"), gates))
 
 
 def _joined(x: Array, below: Array, alpha: float) -> Array:

@@ -1,4 +1,4 @@
-"""The four basic operations with PyTorch's further arguments, as spelled at optimisation level 0."""
+"""Sum, difference and quotient with PyTorch's further arguments, as spelled at optimisation level 0."""
 
 from __future__ import annotations
 
@@ -11,10 +11,7 @@ from engine.expression.sizes import compute_sizes
 from engine.ir.sizes import has_sizes
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
-from engine.layers.elementwise.functions import Binary, define
 from engine.tensor import Array, Number, TensorSpec
-
-define(Binary, "torch.mul", ELEMENTWISE["mul"], "x * y")
 
 
 class _Scaled(Layer):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -11,7 +11,6 @@ from engine.errors import ShapeError
 from engine.expression.elementwise import with_lists
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
-from engine.layers.elementwise.functions import FUNCTIONS
 from engine.layers.operands.precision import check_ordered
 from engine.promotion import broadcast_shapes, cast, result_type
 from engine.tensor import Array, DType, Number, TensorSpec, dtype_name
@@ -21,10 +20,11 @@ _FLOAT32: Final[DType] = np.dtype(np.float32)
 
 
 class Comparison(Layer):
-    """Base of layers that compare two operands element by element; lists are vectors of the other's dtype."""
+    """Two operands compared element by element; lists are vectors of the other's dtype."""
 
     takes_sizes = True
-    compare: ClassVar[Callable[[Any, Any], Any]]
+
+    function: str
 
     def infer(self, input: TensorSpec | Number | list[Number], other: TensorSpec | Number | list[Number]) -> TensorSpec:
         x, y = with_lists((input, other))
@@ -38,35 +38,34 @@ class Comparison(Layer):
         broadcast_shapes(np.shape(x), np.shape(y))
         dtype = self._dtype(x, y)
         with np.errstate(all="ignore"):
-            return np.asarray(type(self).compare(cast(x, dtype), cast(y, dtype)))
+            return np.asarray(_COMPARISONS[self.function](cast(x, dtype), cast(y, dtype)))
 
     def _dtype(self, input: object, other: object) -> DType:
         dtype = result_type(input, other)
-        if type(self).compare not in (np.equal, np.not_equal):
+        if self.function not in ("eq", "ne"):
             check_ordered(dtype)
         return dtype
 
 
-_COMPARISONS: Final[dict[str, tuple[Any, str]]] = {
-    "eq": (np.equal, "x == y"), "ne": (np.not_equal, "x != y"), "lt": (np.less, "x < y"),
-    "le": (np.less_equal, "x <= y"), "gt": (np.greater, "x > y"), "ge": (np.greater_equal, "x >= y"),
+_COMPARISONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
+    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
 }  # fmt: skip
 
 
 class Predicate(Layer):
-    """Base of layers that test every element."""
+    """A test of every element."""
 
-    test: ClassVar[Callable[..., Any]]
+    function: str
 
     def infer(self, input: TensorSpec) -> TensorSpec:
-        if input.dtype.kind == "c" and type(self).test in _OF_REAL_NUMBERS:
+        if input.dtype.kind == "c" and self.function in _OF_REAL_NUMBERS:
             raise ShapeError("complex numbers have no sign", found=dtype_name(input.dtype), expected="a real dtype")
         return TensorSpec(input.shape, BOOL)
 
     def forward(self, input: Array) -> Array:
         self.infer(TensorSpec(input.shape, input.dtype))
         with np.errstate(all="ignore"):
-            return np.asarray(type(self).test(input), BOOL)
+            return np.asarray(_TESTS[self.function](input), BOOL)
 
 
 def _is_pos_inf(x: Array) -> Any:
@@ -86,28 +85,22 @@ def _is_negative(x: Array) -> Any:
     return x < 0 if x.dtype.kind in "biu" else np.signbit(x)
 
 
-_OF_REAL_NUMBERS: Final = (_is_pos_inf, _is_neg_inf, _is_negative)
-_TESTS: Final[dict[str, tuple[Any, str]]] = {
-    "isnan": (np.isnan, "whether x is NaN"),
-    "isinf": (np.isinf, "whether x is infinite"),
-    "isfinite": (np.isfinite, "whether x is neither NaN nor infinite"),
-    "isposinf": (_is_pos_inf, "whether x is inf"),
-    "isneginf": (_is_neg_inf, "whether x is -inf"),
-    "isreal": (np.isreal, "whether x has no imaginary part"),
-    "logical_not": (lambda x: x == 0, "whether x is zero"),
-    "signbit": (_is_negative, "whether x has a minus sign, as -0.0 has"),
-}
+_OF_REAL_NUMBERS: Final = ("isposinf", "isneginf", "signbit")
+_TESTS: Final[dict[str, Callable[[Array], Any]]] = {
+    "isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite, "isposinf": _is_pos_inf, "isneginf": _is_neg_inf,
+    "isreal": np.isreal, "logical_not": lambda x: x == 0, "signbit": _is_negative,
+}  # fmt: skip
+_FORMULAS: Final = {
+    "eq": "x == y", "ne": "x != y", "lt": "x < y", "le": "x <= y", "gt": "x > y", "ge": "x >= y",
+    "isnan": "whether x is NaN", "isinf": "whether x is infinite",
+    "isfinite": "whether x is neither NaN nor infinite", "isposinf": "whether x is inf",
+    "isneginf": "whether x is -inf", "isreal": "whether x has no imaginary part", "logical_not": "whether x is zero",
+    "signbit": "whether x has a minus sign, as -0.0 has",
+}  # fmt: skip
 
-
-def _define(base: type[Layer], name: str, attribute: str, function: Any, formula: str) -> None:
-    body = {attribute: staticmethod(function), "__doc__": formula, "__module__": __name__}
-    FUNCTIONS[name] = register(f"torch.{name}")(type(name.capitalize(), (base,), body))
-
-
-for _name, (_function, _formula) in _COMPARISONS.items():
-    _define(Comparison, _name, "compare", _function, _formula)
-for _name, (_function, _formula) in _TESTS.items():
-    _define(Predicate, _name, "test", _function, _formula)
+for _function, _formula in _FORMULAS.items():
+    _layer: type[Layer] = Comparison if _function in _COMPARISONS else Predicate
+    register(f"torch.{_function}", presets={"function": _function}, formula=_formula)(_layer)
 
 
 @register("torch.isclose", positional=("input", "other", "rtol", "atol", "equal_nan"))

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import numpy as np
 
 from engine.errors import ShapeError
-from engine.expression.elementwise import ELEMENTWISE, with_lists
+from engine.expression.elementwise import with_lists
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
 from engine.layers.elementwise.base import Elementwise
 from engine.layers.elementwise.comparison import BOOL
-from engine.layers.elementwise.functions import Binary, Numbers, define
+from engine.layers.elementwise.functions import Numbers
 from engine.promotion import broadcast_shapes, category
 from engine.tensor import Array, TensorSpec, dtype_name
 
 
 class Logical(Layer):
-    """Base of layers that combine two operands as truth values: nonzero is true, NaN included."""
+    """Two operands combined as truth values: nonzero is true, NaN included."""
 
-    combine: ClassVar[Callable[[Any, Any], Any]]
+    function: str
 
     def infer(self, input: TensorSpec | Numbers, other: TensorSpec | Numbers) -> TensorSpec:
         operands = _numeric(with_lists((input, other)))
@@ -31,7 +30,7 @@ class Logical(Layer):
     def forward(self, input: Array | Numbers, other: Array | Numbers) -> Array:
         x, y = _numeric(with_lists((input, other)))
         broadcast_shapes(np.shape(x), np.shape(y))
-        return np.asarray(type(self).combine(_truth(x), _truth(y)))
+        return np.asarray(getattr(np, self.function)(_truth(x), _truth(y)))
 
 
 def _numeric(operands: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -50,27 +49,10 @@ def _truth(value: Any) -> Any:
     return value if isinstance(value, bool) or getattr(value, "dtype", None) == BOOL else np.not_equal(value, 0)
 
 
-_LOGIC: Final = {
-    "logical_and": (np.logical_and, "x and y"),
-    "logical_or": (np.logical_or, "x or y"),
-    "logical_xor": (np.logical_xor, "either x or y"),
-}
+_FORMULAS: Final = {"logical_and": "x and y", "logical_or": "x or y", "logical_xor": "either x or y"}
 
-for _name, (_function, _formula) in _LOGIC.items():
-    _body = {"combine": staticmethod(_function), "__doc__": _formula, "__module__": __name__}
-    register(f"torch.{_name}")(type(_name.title().replace("_", ""), (Logical,), _body))
-
-
-_BITWISE: Final = {
-    "and": ("and", "bits set in both; logical and of bools"),
-    "or": ("or", "bits set in either; logical or of bools"),
-    "xor": ("xor", "bits set in one of both; logical xor of bools"),
-    "lshift": ("left_shift", "x * 2 ** y"),
-    "rshift": ("right_shift", "x / 2 ** y, rounded down"),
-}
-
-for _name, (_operation, _formula) in _BITWISE.items():
-    define(Binary, f"torch.bitwise_{_operation}", ELEMENTWISE[_name], _formula)
+for _function, _formula in _FORMULAS.items():
+    register(f"torch.{_function}", presets={"function": _function}, formula=_formula)(Logical)
 
 
 @register("torch.bitwise_not")

@@ -2,109 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, Final
 
 import numpy as np
 
-from engine.expression.elementwise import ElementwiseFunction
 from engine.layers.creation.container import formula
 from engine.layers.definition.composite import CallLayer, Composite
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
 from engine.layers.elementwise.base import Elementwise
-from engine.layers.elementwise.functions import REAL, Binary, Unary, define
 from engine.layers.operands.precision import check_ordered, working_dtype
 from engine.promotion import Category, broadcast_shapes, cast, dtype_category, result_type
-from engine.special import digamma, erfc, erfinv, lgamma
 from engine.tensor import Array, DType, Number, TensorSpec
-
-_FRACTIONAL: Final = frozenset({Category.FLOATING})
-_INTEGRAL: Final = frozenset({Category.INTEGER})
-_NUMBERS: Final = frozenset(Category) - {Category.BOOL}
-
-
-def _sinc(x: Array) -> Array:
-    scaled = x * x.dtype.type(math.pi)
-    return np.asarray(np.where(x == 0, 1, np.sin(scaled) / scaled), x.dtype)
-
-
-def _entropy(x: Array) -> Array:
-    inside = -x * np.log(x)
-    return np.asarray(np.where(x > 0, inside, np.where(x == 0, 0, np.where(x < 0, -np.inf, x))), x.dtype)
-
-
-def _normal_cdf(x: Array) -> Array:
-    return np.asarray(erfc(-x / x.dtype.type(math.sqrt(2))) / x.dtype.type(2))
-
-
-def _xlogy(x: Array, y: Array) -> Array:
-    return np.where((x == 0) & ~np.isnan(y), np.zeros((), x.dtype), x * np.log(y))
-
-
-def _xlog1py(x: Array, y: Array) -> Array:
-    return np.where((x == 0) & ~np.isnan(y), np.zeros((), x.dtype), x * np.log1p(y))
-
-
-def _heaviside(x: Array, values: Array) -> Array:
-    return np.where(x == 0, values, (x > 0).astype(x.dtype))
-
-
-def _exp2(x: Array) -> Array:
-    return np.asarray(np.power(x.dtype.type(2), x) if x.dtype.kind == "c" else np.exp2(x))
-
-
-def _ldexp(x: Array, exponent: Array) -> Array:
-    return np.asarray(x * _exp2(exponent))
-
-
-# name, compute, categories it computes in, whether integers become floats, formula
-_UNARY: Final[tuple[tuple[str, Any, frozenset[Category], bool, str], ...]] = (
-    ("positive", lambda x: x, _NUMBERS, False, "x"),
-    ("frac", lambda x: x - np.trunc(x), _FRACTIONAL, False, "x - trunc(x)"),
-    ("log2", np.log2, frozenset(Category), True, "log(x) / log(2)"),
-    ("exp2", _exp2, frozenset(Category), True, "2 ** x"),
-    ("erfc", erfc, REAL, True, "1 - erf(x)"),
-    ("erfinv", erfinv, REAL, True, "the y with erf(y) = x"),
-    ("lgamma", lgamma, REAL, True, "log(|gamma(x)|)"),
-    ("digamma", digamma, REAL, True, "the derivative of lgamma(x)"),
-    ("sinc", _sinc, frozenset(Category), True, "sin(pi x) / (pi x), 1 at 0"),
-    ("deg2rad", lambda x: x * x.dtype.type(math.pi / 180), REAL, True, "x pi / 180"),
-    ("rad2deg", lambda x: x * x.dtype.type(180 / math.pi), REAL, True, "x 180 / pi"),
-    (
-        "i0",
-        lambda x: np.i0(x.reshape(-1)).astype(x.dtype).reshape(x.shape),
-        REAL,
-        True,
-        "the modified Bessel function of order 0",
-    ),
-    ("special_entr", _entropy, REAL, True, "-x log(x), 0 at 0, -inf below"),
-    ("special_ndtr", _normal_cdf, REAL, True, "the distribution function of the standard normal"),
-)
-_BINARY: Final[tuple[tuple[str, Any, frozenset[Category], bool, str], ...]] = (
-    ("hypot", np.hypot, _FRACTIONAL, False, "sqrt(x * x + y * y)"),
-    ("copysign", np.copysign, REAL, True, "|x| with the sign of y"),
-    ("logaddexp2", np.logaddexp2, _FRACTIONAL, False, "log2(2 ** x + 2 ** y)"),
-    ("xlogy", _xlogy, REAL, True, "x log(y), 0 where x is 0"),
-    ("special_xlog1py", _xlog1py, REAL, True, "x log(1 + y), 0 where x is 0"),
-    ("heaviside", _heaviside, REAL, False, "0 below zero, 1 above, y at zero"),
-    ("ldexp", _ldexp, frozenset(Category), True, "x * 2 ** y"),
-    ("gcd", np.gcd, _INTEGRAL, False, "the greatest common divisor"),
-    ("lcm", np.lcm, _INTEGRAL, False, "the least common multiple"),
-    ("fmax", np.fmax, REAL, False, "the larger of both; the other if one is NaN"),
-    ("fmin", np.fmin, REAL, False, "the smaller of both; the other if one is NaN"),
-)
-
-for _base, _rows in ((Unary, _UNARY), (Binary, _BINARY)):
-    for _name, _compute, _accepts, _is_floating, _formula in _rows:
-        _function = ElementwiseFunction(
-            name=_name,
-            arity=(1 if _base is Unary else 2,),
-            compute=_compute,
-            accepts=_accepts,
-            is_floating=_is_floating,
-        )
-        define(_base, f"torch.{_name}", _function, _formula)
 
 
 @register("aten::float_power")

@@ -131,22 +131,6 @@ class PReLU(Layer):
         return ways[0]
 
 
-@register("F.hardsigmoid")
-class Hardsigmoid(UnaryFunction):
-    """min(max(x + 3, 0), 6) / 6."""
-
-    def compute(self, x: Array) -> Array:
-        return np.asarray(np.clip(x + 3, 0, 6) / 6)
-
-
-@register("F.hardswish")
-class Hardswish(UnaryFunction):
-    """x * min(max(x + 3, 0), 6) / 6."""
-
-    def compute(self, x: Array) -> Array:
-        return np.asarray(x * np.clip(x + 3, 0, 6) / 6)
-
-
 @register("F.hardshrink")
 class Hardshrink(UnaryFunction):
     """0 where -lambd <= x <= lambd, else x."""

@@ -12,7 +12,6 @@ from engine.layers.definition.composite import CallLayer, Composite
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.overload import overload
 from engine.layers.definition.registry import register
-from engine.layers.elementwise.functions import FUNCTIONS
 from engine.layers.operands.axes import checked_axis, sizes
 from engine.layers.operands.bounds import extremes
 from engine.layers.operands.precision import INT64, check_ordered, working_dtype
@@ -165,8 +164,8 @@ class Min(_Pair):
     place = ArgMin
 
 
-overload("aten::max", (Max, "input"), (FUNCTIONS["maximum"], "input other"), (Max, "input dim keepdim"))
-overload("aten::min", (Min, "input"), (FUNCTIONS["minimum"], "input other"), (Min, "input dim keepdim"))
+overload("aten::max", (Max, "input"), ("torch.maximum", "input other"), (Max, "input dim keepdim"))
+overload("aten::min", (Min, "input"), ("torch.minimum", "input other"), (Min, "input dim keepdim"))
 
 
 @register("aten::aminmax", positional=("input", "dim", "keepdim"))

@@ -11,7 +11,7 @@ from engine.errors import ParameterError
 from engine.layers.creation.container import formula
 from engine.layers.definition.composite import CallLayer, Composite
 from engine.layers.definition.registry import register
-from engine.layers.elementwise.functions import FUNCTIONS
+from engine.layers.elementwise.functions import Binary
 from engine.layers.operands.fitting import check_shape
 from engine.layers.reduction.reduction import Mean, Sum
 from engine.promotion import broadcast_shapes
@@ -129,7 +129,7 @@ class KLDivergence(_Loss):
     def _of_each(self, call: CallLayer, input: Array, target: Array) -> Any:
         if self.log_target:
             return formula(call, "mul(exp(@1),sub(@1,@0))", input, target)
-        entropy = call(FUNCTIONS["xlogy"](), target, target)
+        entropy = call(Binary(function="xlogy"), target, target)
         return formula(call, "sub(@2,mul(@1,@0))", input, target, entropy)
 
 

@@ -18,7 +18,7 @@ from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.overload import overload
 from engine.layers.definition.registry import register
 from engine.layers.elementwise.arithmetic import Div
-from engine.layers.elementwise.functions import FUNCTIONS
+from engine.layers.elementwise.comparison import Predicate
 from engine.layers.indexing.masking import MaskedFill
 from engine.layers.operands.axes import checked_axes, sizes
 from engine.layers.operands.precision import INT64, check_ordered, summed_dtype, working_dtype
@@ -259,7 +259,7 @@ class NanSum(_OfNumbers):
     """The sum over dim of all elements that are numbers."""
 
     def compose(self, call: CallLayer, input: Array) -> Any:
-        return self._sum(call, input, call(FUNCTIONS["isnan"](), input))
+        return self._sum(call, input, call(Predicate(function="isnan"), input))
 
 
 @register("aten::nanmean", positional=("input", "dim", "keepdim", "dtype"))
@@ -268,6 +268,6 @@ class NanMean(_OfNumbers):
 
     def compose(self, call: CallLayer, input: Array) -> Any:
         Mean(dtype=self.dtype)._result_dtype(input.dtype)  # refuses integers
-        missing = call(FUNCTIONS["isnan"](), input)
-        count = call(Sum(dim=self.dim, keepdim=self.keepdim), call(FUNCTIONS["logical_not"](), missing))
+        missing = call(Predicate(function="isnan"), input)
+        count = call(Sum(dim=self.dim, keepdim=self.keepdim), call(Predicate(function="logical_not"), missing))
         return call(Div(), self._sum(call, input, missing), count)

@@ -15,7 +15,7 @@ from engine.layers.definition.layer import Layer
 from engine.layers.definition.overload import overload
 from engine.layers.definition.registry import register
 from engine.layers.elementwise.complex import Imag, Real, complex_dtype
-from engine.layers.elementwise.functions import FUNCTIONS
+from engine.layers.elementwise.functions import Binary
 from engine.layers.indexing.slicing import Slice
 from engine.layers.operands.spatial import LARGEST
 from engine.layers.reduction.deviation import Norm
@@ -213,7 +213,7 @@ class Spectrogram(_Normalised):
         parts = [self._scaled(call, call(part(), spectrum), window, "div") for part in (Real, Imag)]
         if self.power == 2:
             return formula(call, "add(square(@0),square(@1))", *parts)
-        magnitude = call(FUNCTIONS["hypot"](), *parts)  # its square may overflow
+        magnitude = call(Binary(function="hypot"), *parts)  # its square may overflow
         return magnitude if self.power == 1 else formula(call, f"pow(@0,{self.power})", magnitude)
 
 

@@ -19,9 +19,8 @@ from engine.graph import RuntimeOperator
 from engine.layers import Layer
 from engine.layers.creation.container import Expression
 from engine.layers.definition.bound import Source
-from engine.layers.elementwise.activation import Tanh
 from engine.layers.elementwise.arithmetic import Add, Div, Sub
-from engine.layers.elementwise.functions import Binary, Unary
+from engine.layers.elementwise.functions import DEFINITIONS, Binary, Unary
 from engine.layers.elementwise.piecewise import Hardtanh, ReLU
 from engine.layers.elementwise.ternary import Clamp
 from engine.passes.support.algebra import explicit, rounds_down
@@ -53,7 +52,7 @@ def tree_of(op: RuntimeOperator, facts: Facts) -> Node | None:
 
 def _template(layer: Layer) -> Template | None:
     if isinstance(layer, (Unary, Binary)):
-        return _function if FUNCTIONS.get(layer.function.name) is layer.function else None
+        return _function if FUNCTIONS.get(layer.function) is DEFINITIONS[layer.function] else None
     return _TEMPLATES.get(type(layer))
 
 
@@ -75,7 +74,7 @@ def _is_floating(spec: TensorSpec | None) -> bool:
 
 def _function(layer: Any, *arguments: Node | None) -> Node | None:
     known = tuple(each for each in arguments if each is not None)
-    return Call(layer.function.name, known) if len(known) == len(arguments) else None
+    return Call(layer.function, known) if len(known) == len(arguments) else None
 
 
 def _scaled(node: Node, alpha: float | complex) -> Node:
@@ -99,10 +98,6 @@ def _relu(layer: ReLU, x: Node) -> Node:
     return Call("maximum", (x, Literal(0)))
 
 
-def _tanh(layer: Tanh, x: Node) -> Node:
-    return Call("tanh", (x,))
-
-
 def _hardtanh(layer: Hardtanh, x: Node) -> Node:
     return Call("minimum", (Call("maximum", (x, Literal(layer.min_val))), Literal(layer.max_val)))
 
@@ -121,11 +116,10 @@ _TEMPLATES: Final[Mapping[type[Layer], Template]] = {
     Sub: _sub,
     Div: _div,
     ReLU: _relu,
-    Tanh: _tanh,
     Hardtanh: _hardtanh,
     Clamp: _clamp,
 }
 """Layer -> function from its arguments to an expression."""
 
-_OF_FLOATS: Final = (ReLU, Hardtanh, Clamp, Tanh)
+_OF_FLOATS: Final = (ReLU, Hardtanh, Clamp)
 """Layers whose expression holds for floating operands only: integers would be promoted."""

@@ -16,19 +16,10 @@ from engine.tensor import Array
 
 EXP_OVERFLOWS = 88.0
 _NAMED: dict[type[Layer], tuple[str, ...]] = {
-    activation.Sigmoid: ("sigmoid",),
-    activation.SiLU: ("silu",),
-    activation.LogSigmoid: ("logsigmoid",),
-    activation.Tanh: ("tanh",),
     activation.Tanhshrink: ("tanhshrink",),
-    activation.Softsign: ("softsign",),
-    activation.Mish: ("mish",),
-    activation.SELU: ("selu",),
     piecewise.ReLU: ("relu",),
     piecewise.PReLU: ("prelu",),
     piecewise.LeakyReLU: ("leaky_relu", "negative_slope"),
-    piecewise.Hardsigmoid: ("hardsigmoid",),
-    piecewise.Hardswish: ("hardswish",),
     piecewise.Hardtanh: ("clip", "min_val", "max_val"),
     piecewise.Threshold: ("threshold", "threshold", "value"),
     piecewise.Hardshrink: ("hardshrink", "lambd"),

@@ -10,7 +10,6 @@ from engine.compiler.lowering.terms.term import expression_for
 from engine.errors import EngineError
 from engine.expression import Call, Input, Literal, Node, evaluate, postorder
 from engine.layers.creation.container import Expression
-from engine.layers.definition.layer import Layer
 from engine.layers.elementwise import arithmetic, functions, mathematics
 from engine.layers.elementwise import complex as complex_numbers
 from engine.layers.indexing import masking
@@ -20,7 +19,8 @@ _SAME = (
     "expm1", "exp2", "log", "log2", "log10", "log1p", "erf", "sin", "cos", "tan", "asin", "acos", "atan",
     "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "add", "sub", "mul", "div", "floor_divide", "remainder", "fmod",
     "atan2", "logaddexp", "max", "min", "hypot", "copysign", "xlogy", "heaviside", "fmax", "fmin",
-    "erfc", "erfinv", "lgamma", "digamma", "i0",
+    "erfc", "erfinv", "lgamma", "digamma", "i0", "sigmoid", "silu", "logsigmoid", "softsign", "mish", "selu",
+    "hardsigmoid", "hardswish",
 )  # fmt: skip
 KERNELS: dict[str, str] = {name: name for name in _SAME} | {"maximum": "max", "minimum": "min", "special_ndtr": "ndtr"}
 """Functions of engine.expression and engine.layers -> their names in kernels."""
@@ -110,18 +110,9 @@ COMPOSED: dict[str, Callable[..., Expr]] = {
 """Functions that are expressions of others."""
 
 
-def _by_name(layer: Layer, *operands: Expr) -> Expr | None:
-    assert isinstance(layer, functions.Unary | functions.Binary)
-    return function(layer.function.name, *operands)
-
-
-NAMED: tuple[type[functions.Unary | functions.Binary], ...] = (
-    *functions.Unary.__subclasses__(),
-    *functions.Binary.__subclasses__(),
-)
-"""Layers that are a function with a name, of one operand or two."""
-
-expression_for(*(each for each in NAMED if each.function.name in {*KERNELS, *COMPOSED}))(_by_name)
+@expression_for(functions.Unary, functions.Binary)
+def _by_name(layer: functions.Unary | functions.Binary, *operands: Expr) -> Expr | None:
+    return function(layer.function, *operands)
 
 
 @expression_for(arithmetic.Add, arithmetic.Sub)

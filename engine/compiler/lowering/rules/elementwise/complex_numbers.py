@@ -14,13 +14,14 @@ from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.registry import FALLBACKS, kernels_for
 from engine.compiler.lowering.steps import COMPLEX64, Lowered, NotLoweredError
-from engine.compiler.lowering.terms.functions import NAMED, converted
+from engine.compiler.lowering.terms.functions import converted
 from engine.compiler.lowering.terms.term import EXPRESSION_RULES, PREPARATIONS
 from engine.compiler.storage import FLOAT32, View, row_major
 from engine.layers.creation.container import Expression
 from engine.layers.definition.layer import Layer
 from engine.layers.elementwise import arithmetic
 from engine.layers.elementwise.complex import Angle, Conjugate, Direction
+from engine.layers.elementwise.functions import Binary, Unary
 from engine.promotion import broadcast_sizes
 
 # Layers that are one complex function, but an expression of several real ones.
@@ -52,9 +53,8 @@ def lower_complex_map(context: Context) -> Lowered:
     return context.lowered(target, *parts.composition.steps)
 
 
-_WRITTEN = (Expression, Angle, Direction, arithmetic.Add, arithmetic.Sub, arithmetic.Div)
+_WRITTEN = (Unary, Binary, Expression, Angle, Direction, arithmetic.Add, arithmetic.Sub, arithmetic.Div)
 FALLBACKS.update(dict.fromkeys(_WRITTEN, lower_complex_map))
-FALLBACKS.update({each: lower_complex_map for each in NAMED if each.function.name in {*PAIRS, "pow"}})
 
 
 def _operands(context: Context) -> tuple[list[View], list[Expr | None]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.compiler.kernels.elements import FUNCTIONS as KERNELS_OF
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.elementwise.map import lower_map
 from engine.compiler.lowering.rules.elementwise.typed_calls import (
@@ -15,7 +14,6 @@ from engine.compiler.lowering.rules.elementwise.typed_calls import (
 from engine.compiler.lowering.rules.elementwise.typed_maps import lower_cast
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import Lowered, NotLoweredError
-from engine.compiler.lowering.terms.functions import COMPOSED, KERNELS, NAMED
 from engine.expression import FUNCTIONS, Call, Input, Literal, Node, postorder
 from engine.expression.elementwise import ELEMENTWISE
 from engine.layers.creation.container import Expression
@@ -35,18 +33,14 @@ def _is_whole(context: Context) -> bool:
     return spec is not None and spec.dtype.kind in "iu"
 
 
-def _has_kernel(name: str) -> bool:
-    return name in {*KERNELS, *COMPOSED, *KERNELS_OF["i64"], *KERNELS_OF["double"]}
-
-
-@kernels_for(*(each for each in NAMED if _has_kernel(each.function.name)))
+@kernels_for(functions.Unary, functions.Binary)
 def lower_function(context: Context) -> Lowered:
     """Lower a function of integers, bools or float64."""
     if _is_map(context):
         return lower_map(context)
     layer, calls = context.layer(Layer), Calls(context)
     assert isinstance(layer, functions.Unary | functions.Binary)
-    return calls.lowered(calls.call(layer.function, *map(calls.term, context.arguments())))
+    return calls.lowered(calls.call(functions.DEFINITIONS[layer.function], *map(calls.term, context.arguments())))
 
 
 @kernels_for(arithmetic.Div)

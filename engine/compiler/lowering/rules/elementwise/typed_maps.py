@@ -34,8 +34,6 @@ from engine.layers.indexing.masking import MaskedFill, Where
 from engine.promotion import is_reduced, result_type
 from engine.tensor import DType, TensorSpec, dtype_name
 
-_PREDICATES = ("isnan", "isinf", "isfinite", "isposinf", "isneginf", "logical_not", "signbit")
-_WORDS = {"LogicalAnd": "logical_and", "LogicalOr": "logical_or", "LogicalXor": "logical_xor"}
 # Largest int64.
 _LARGEST = 2**63 - 1
 
@@ -44,32 +42,29 @@ def _is_map(context: Context) -> bool:
     return context.lowering.term(context.op) is not None
 
 
-@kernels_for(*comparison.Comparison.__subclasses__())
+@kernels_for(comparison.Comparison)
 def lower_comparison(context: Context) -> Lowered:
     """Lower a comparison of two numbers, in the dtype they promote to."""
-    name = type(context.layer(Layer)).__name__.lower()
-    operands = operands_of(context, 2)
+    name, operands = context.layer(comparison.Comparison).function, operands_of(context, 2)
     dtype = result_type(*map(_promoted, operands))
     return typed_map(context, apply(name, *_operand_terms(operands, dtype)), operands, domain_of(dtype))
 
 
-@kernels_for(*(each for each in comparison.Predicate.__subclasses__() if each.__name__.lower() in _PREDICATES))
+@kernels_for(comparison.Predicate)
 def lower_predicate(context: Context) -> Lowered:
     """Lower a predicate of every element."""
-    name = type(context.layer(Layer)).__name__.lower()
-    operands = operands_of(context, 1)
+    name, operands = context.layer(comparison.Predicate).function, operands_of(context, 1)
     return typed_map(context, apply(name, Operand(0)), operands, domain_of(_dtypes(operands)[0]))
 
 
-@kernels_for(*logical.Logical.__subclasses__())
+@kernels_for(logical.Logical)
 def lower_logic(context: Context) -> Lowered:
     """Lower a logical operator on two operands; what is not zero is true."""
     operands = operands_of(context, 2)
     kinds = {domain_of(each) for each in _dtypes(operands) if each.kind != "b"}
     domain: Domain = kinds.pop() if len(kinds) == 1 else "double" if kinds else "i64"
-    return typed_map(
-        context, apply(_WORDS[type(context.layer(Layer)).__name__], *_operand_terms(operands)), operands, domain
-    )
+    name = context.layer(logical.Logical).function
+    return typed_map(context, apply(name, *_operand_terms(operands)), operands, domain)
 
 
 @kernels_for(comparison.IsClose)

@@ -112,10 +112,8 @@ def _check_exact(use: Use, given: Sequence[Known | None], results: Sequence[Know
 
 
 def _name(layer: Layer) -> str | None:
-    if isinstance(layer, (Unary, Binary)):
-        return layer.function.name
-    if isinstance(layer, comparison.Comparison):
-        return type(layer).__name__.lower()
+    if isinstance(layer, (Unary, Binary, comparison.Comparison)):
+        return layer.function
     return next((name for each, name in _NAMES.items() if isinstance(layer, each)), None)
 
 
