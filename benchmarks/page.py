@@ -40,6 +40,10 @@ SECTIONS: Final[dict[str, tuple[str, str]]] = {
     ),
     "random_lines": ("Dynamic sizes: ten thousand lines of text of random width", "RSS must not grow."),
     "random_pictures": ("Dynamic sizes: ten thousand pictures of random height and width", "RSS must not grow."),
+    "formats": (
+        "ONNX files against PNNX pairs",
+        "The same networks from both formats; the aim is a ratio of 0.98 to 1.02.",
+    ),
     "classical": (
         "Classical models",
         "Pipelines of scikit-learn, LightGBM and XGBoost; a ratio is onnxruntime's time divided by ours, fastest runs.",
@@ -91,6 +95,7 @@ COMMANDS: Final[dict[str, tuple[str, ...]]] = {
     "random_sizes": ("random_sizes --cache filled --save random_sizes",),
     "random_lines": ("random_shapes --save random_lines",),
     "random_pictures": ("random_shapes --pictures mobilenet_v3_small --save random_pictures",),
+    "formats": ("formats --save formats",),
     "classical": ("classical_models --save classical",),
     "servers": ("servers --folder {raw}/servers --save servers",),
     "serving": ("serving --save serving",),
