@@ -12,6 +12,7 @@ from engine import pnnx
 from engine.cancellation import check_cancelled
 from engine.errors import EngineError, ParameterError
 from engine.graph import RuntimeGraph
+from engine.passes.byte_moves import byte_moves
 from engine.passes.common_subexpressions import common_subexpressions
 from engine.passes.computed_items import computed_items
 from engine.passes.constant_folding import constant_folding
@@ -96,6 +97,7 @@ PASSES: Final[Mapping[str, Pass]] = MappingProxyType(
             dead_operators,
             identity_removal,
             decomposition,
+            byte_moves,
             quantised_products,
             integer_products,
             constant_folding,

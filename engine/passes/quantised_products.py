@@ -6,6 +6,7 @@ With bytes the sums are exact, and rounded once, by their scale.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -13,7 +14,9 @@ import numpy as np
 from engine.cancellation import cancellable_quick
 from engine.graph import RuntimeGraph, RuntimeOperator
 from engine.layers.convolution.conv import Conv
-from engine.layers.linear.matmul import Matmul
+from engine.layers.linear.linear import Linear
+from engine.layers.linear.matmul import AddMatmul, Matmul
+from engine.layers.onnx.products.matmul import Gemm
 from engine.layers.onnx.products.quantise import DequantizeLinear
 from engine.layers.operands.spatial import spread
 from engine.passes.support.byte_products import BYTES, has_byte_kernel, is_of_bytes, most_of
@@ -25,26 +28,54 @@ from engine.tensor import Array
 _SUMS: Final = 2**31
 
 
+@dataclass(frozen=True, slots=True)
+class _Product:
+    """Convolution or matrix product.
+
+    Args:
+        x, weight, bias: names of its operands; the last is empty without one.
+        axis: output channel axis of the weight.
+    """
+
+    x: str
+    weight: str
+    bias: str
+    axis: int
+
+
 def quantised_products(graph: RuntimeGraph) -> Graph:
     """Replace convolutions and products of dequantised bytes with dequantised weights by those of the bytes."""
     rewriter, facts = Rewriter(graph), Facts(graph)
     for op in cancellable_quick(graph.operators):
-        is_conv = isinstance(op.definition, Conv)
-        if (is_conv or type(op.definition) is Matmul) and len(op.inputs) in ((2, 3) if is_conv else (2,)):
-            new = _of_bytes(op, facts, rewriter, 0 if is_conv else 1)
-            if new:
-                rewriter.replace(op, *new)
+        product = _product(op)
+        new = [] if product is None else _of_bytes(op, product, facts, rewriter)
+        if new:
+            rewriter.replace(op, *new)
     return rewriter.result()
 
 
-def _of_bytes(op: RuntimeOperator, facts: Facts, rewriter: Rewriter, axis: int) -> list[Operator]:
-    """Return operators that compute the same; none if it is not such a product, or has no kernel.
+def _product(op: RuntimeOperator) -> _Product | None:
+    """Return the operands of a product; None if it is none, or is scaled."""
+    layer = op.definition
+    if isinstance(layer, Conv | Linear):
+        return _Product("input", "weight", "bias", 0)
+    if type(layer) is Matmul:
+        return _Product("input", "other", "", 1)
+    if isinstance(layer, Gemm) and not layer.transA and layer.alpha == 1 and layer.beta == 1:
+        return _Product("a", "b", "c", 0 if layer.transB else 1)
+    if isinstance(layer, AddMatmul) and layer.alpha == 1 and layer.beta == 1:
+        return _Product("first", "second", "input", 1)
+    return None
 
-    Args:
-        axis: output channel axis of the weight.
-    """
-    x, w = (each.producer for each in op.inputs[:2])
+
+def _of_bytes(op: RuntimeOperator, product: _Product, facts: Facts, rewriter: Rewriter) -> list[Operator]:
+    """Return operators that compute the same; none if it is not such a product, or has no kernel."""
+    axis, bias = product.axis, input_named(op, product.bias) if product.bias else None
+    x, w = (each.producer if each is not None else None
+            for each in (input_named(op, product.x), input_named(op, product.weight)))  # fmt: skip
     if x is None or w is None or not all(isinstance(each.definition, DequantizeLinear) for each in (x, w)):
+        return []
+    if len(op.inputs) != (2 if bias is None else 3):
         return []
     given, scale = input_named(x, "input"), _single_scale(x, facts)
     weight, factors = _weights(w, facts, axis), facts.argument(w, "scale")
@@ -54,29 +85,34 @@ def _of_bytes(op: RuntimeOperator, facts: Facts, rewriter: Rewriter, axis: int) 
     if any(each is None or not is_of_bytes(each, facts, 1 if k == 0 else None) for k, each in enumerate(zeros)):
         return []
     stored, distances = weight
+    is_conv = isinstance(op.definition, Conv)
     if isinstance(op.definition, Conv) and not has_byte_kernel(op.definition, stored):
+        return []
+    if not is_conv and stored.ndim != 2:
         return []
     if most_of(np.moveaxis(distances, axis, 0)) >= _SUMS:
         return []
-    rank = stored.ndim - 2 if axis == 0 else 0
+    rank, channels = stored.ndim - 2, stored.shape[axis]
     sums, factor = (rewriter.fresh(f"{op.name}/{what}") for what in ("sums", "scale"))
     with np.errstate(all="ignore"):
         scales = np.asarray(scale * factors.reshape(-1), np.float32)
-    inputs = [given.name, *(each.inputs[0].name for each in (w,)), *(each.name for each in zeros if each is not None)]
-    type_, params = ("ConvInteger", _parameters(op, stored)) if axis == 0 else ("MatMulInteger", {})
-    new = [
-        Operator(type_, sums, tuple(inputs), (sums,), {**params, "as_float": True}),
-        tensor(factor, scales.reshape(-1, *(1,) * rank) if scales.size > 1 else scales.reshape(())),
-    ]
-    if len(op.inputs) == 2:
+    new = [tensor(factor, scales.reshape(-1, *(1,) * rank) if scales.size > 1 else scales.reshape(()))]
+    weights = w.inputs[0].name
+    if not is_conv and axis == 0:
+        weights = rewriter.fresh(f"{op.name}/weight")
+        new.append(tensor(weights, stored.T))
+    inputs = [given.name, weights, *(each.name for each in zeros if each is not None)]
+    type_, params = ("ConvInteger", _parameters(op, stored)) if is_conv else ("MatMulInteger", {})
+    new.append(Operator(type_, sums, tuple(inputs), (sums,), {**params, "as_float": True}))
+    if bias is None:
         made = Operator("pnnx.Expression", op.name, (sums, factor), (op.outputs[0].name,), {"expr": "mul(@0,@1)"})
         return [*new, made]
-    spec = facts.spec(op.inputs[2])
-    if spec is None or spec.dtype != np.float32 or spec.shape != (len(stored),):
+    spec = facts.spec(bias)
+    if spec is None or spec.dtype != np.float32 or spec.shape != (channels,):
         return []
     shift = rewriter.fresh(f"{op.name}/bias")
-    shape: dict[str, Parameter] = {"shape": (len(stored), *(1,) * rank)}
-    new.append(Operator("Tensor.reshape", shift, (op.inputs[2].name,), (shift,), shape))
+    shape: dict[str, Parameter] = {"shape": (channels, *(1,) * rank)}
+    new.append(Operator("Tensor.reshape", shift, (bias.name,), (shift,), shape))
     text: dict[str, Parameter] = {"expr": "add(mul(@0,@1),@2)"}
     return [*new, Operator("pnnx.Expression", op.name, (sums, factor, shift), (op.outputs[0].name,), text)]
 
@@ -94,7 +130,7 @@ def _weights(op: RuntimeOperator, facts: Facts, axis: int) -> tuple[Array, Array
     assert isinstance(layer, DequantizeLinear)
     if not all(isinstance(each, np.ndarray) for each in (weight, zero, scale)) or weight.dtype not in BYTES:
         return None
-    if scale.dtype != np.float32 or layer.block_size or not weight.size or (axis == 1 and weight.ndim != 2):
+    if scale.dtype != np.float32 or layer.block_size or not weight.size or weight.ndim < 2:
         return None
     sizes = {scale.size, zero.size}
     if sizes != {1} and (sizes != {weight.shape[axis]} or scale.ndim != 1 or layer.axis % weight.ndim != axis):

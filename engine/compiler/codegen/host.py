@@ -125,6 +125,11 @@ class Host:
         return "+avx512vnni" in self.features
 
     @property
+    def has_fma(self) -> bool:
+        """Return whether a product and a sum are rounded once."""
+        return "+fma" in self.features or self.name == "neon"
+
+    @property
     def has_bfloat16(self) -> bool:
         """Return whether the processor has dot product instructions of bfloat16."""
         return "+avx512bf16" in self.features

@@ -30,6 +30,7 @@ from engine.compiler.kernels.channels import fitting_lanes
 from engine.compiler.kernels.expr import Expr, emit
 from engine.compiler.kernels.functions import complex, half, math, typed
 from engine.compiler.kernels.functions.comparison import Truth
+from engine.compiler.kernels.functions.rounding import Code
 from engine.compiler.kernels.indexing.gather import OUTSIDE
 from engine.compiler.kernels.kernel import block_of, start
 from engine.compiler.kernels.map import Map, merge_loops, vector_loop
@@ -146,6 +147,8 @@ class Elements(Map):
         address = f.at(base, f.mul(index, stride), size)
         if self.lanes == 1 or (stride == 1 and count == self.lanes):
             return f.load(vector(self.lanes, element), address, size)
+        if stride == 1 and size == 1:
+            return f.load_bytes(address, self.lanes, count)
         type_ = vector(self.lanes, element)
         value = Value("zeroinitializer", type_)
         for lane in range(count):
@@ -159,6 +162,9 @@ class Elements(Map):
         address = f.at(base, f.mul(index, stride), size)
         if self.lanes == 1 or (stride == 1 and count == self.lanes):
             f.store(value, address, size)
+            return
+        if stride == 1 and size == 1:
+            f.store_bytes(value, address, count)
             return
         for lane in range(count):
             one = f.op(element, f"extractelement {value.type} {value.text}, i64 {lane}")
@@ -225,6 +231,8 @@ def _converted(f: Function, value: Value, dtype: str) -> Value:
         return value
     if is_float and dtype.startswith("float"):
         return f.convert("fpext" if dtype == "float64" else "fptrunc", value, vector(lanes, element))
+    if isinstance(value, Code) and element == "i8":
+        return f.convert("trunc", value.whole, vector(lanes, element))
     if is_float:
         return _truncated(f, value, element)
     return f.convert("trunc", value, vector(lanes, element))

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Self, TypeVar
 from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Function, Index, Module, Precision, Sizes, Value, is_dynamic, written_in
 from engine.compiler.kernels.expr import Expr, Operand
+from engine.compiler.kernels.numbers import FLOAT, size_of
 from engine.compiler.kernels.windows import WindowAxis
 from engine.ir.dims import Dim, is_symbolic, largest, smallest
 from engine.tensor import Array
@@ -55,14 +56,21 @@ class Epilogue:
     Args:
         tree: operand 0 is the result, operand k the element of ``operands[k - 1]`` at the same position.
         operands: strides of the further operands, 0 along broadcast dimensions.
+        dtypes: of the target and of every operand in memory; see ``numbers``. Empty if all are the kernel's float.
     """
 
     tree: Expr = Operand(0)
     operands: tuple[Strides, ...] = ()
+    dtypes: tuple[str, ...] = ()
+
+    @property
+    def dtype(self) -> str:
+        """Return the dtype of the target in memory."""
+        return self.dtypes[0] if self.dtypes else FLOAT
 
     def dynamic(self, sizes: Sizes) -> Epilogue:
         """Return this epilogue with dynamic strides."""
-        return Epilogue(self.tree, tuple(each.dynamic(sizes) for each in self.operands))
+        return Epilogue(self.tree, tuple(each.dynamic(sizes) for each in self.operands), self.dtypes)
 
     @property
     def parameters(self) -> list[tuple[str, str]]:
@@ -138,7 +146,7 @@ class Kernel(ABC):
 
     def write(self, module: Module) -> None:
         """Write the function into a module, in the kernel's precision."""
-        with written_in(self.precision):
+        with written_in(self.precision, fuses=self.host.has_fma):
             self.emit(module)
 
     @abstractmethod
@@ -239,16 +247,19 @@ def block_of(f: Function, number: Index, size: int, end: int) -> tuple[Index, In
     return first, f.minimum(f.add(first, size), end)
 
 
-def element_address(f: Function, base: Value, strides: Strides, n: Index, h: Index, w: Index, c: Index) -> Value:
+def element_address(
+    f: Function, base: Value, strides: Strides, n: Index, h: Index, w: Index, c: Index, dtype: str = FLOAT
+) -> Value:
     """Emit the address of an element."""
     offset: Index = 0
+    size = size_of(dtype)
     for index, stride in ((n, strides.n), (h, strides.h), (w, strides.w), (c, strides.c)):
         part = f.mul(index, stride)
         if isinstance(part, int) and is_dynamic(offset):  # a constant offset folds into the load
-            base = f.at(base, part)
+            base = f.at(base, part, size)
         else:
             offset = f.add(offset, part)
-    return f.at(base, offset)
+    return f.at(base, offset, size)
 
 
 @dataclass(frozen=True, kw_only=True)

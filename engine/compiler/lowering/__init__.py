@@ -32,7 +32,7 @@ from engine.compiler.lowering.rules.rows import (
     ordering,
     reductions,
 )
-from engine.compiler.lowering.terms import activations, functions
+from engine.compiler.lowering.terms import activations, functions, quantising
 from engine.compiler.lowering.walk import lower
 
 __all__ = ["Lowering", "lower"]
@@ -42,5 +42,5 @@ _RULES = (
     (embedding, gather, resize, sampling, scatter, constant_gather, constants, copies, padding, views),
     (pool, attention, complex_products, contraction, einsum, fourier, group_query),
     (integer_products, linear, matmul, spectrogram, networks, distances, extremes),
-    (normalisation, norms, ordering, reductions, activations, functions, trees, vectors),
+    (normalisation, norms, ordering, reductions, activations, functions, quantising, trees, vectors),
 )

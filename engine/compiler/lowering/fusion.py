@@ -13,15 +13,17 @@ import numpy as np
 
 from engine.compiler.kernels.expr import RESULT, Apply, Expr, Number, Operand, apply, is_moderate, substitute
 from engine.compiler.kernels.kernel import Epilogue, Kernel
+from engine.compiler.kernels.numbers import FLOAT
 from engine.compiler.lowering.lowering import Lowering
 from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, Pointer, image_strides, pointer
-from engine.compiler.storage import View
+from engine.compiler.lowering.terms.term import BYTES, CONVERTING
+from engine.compiler.storage import FLOAT32, View
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
 from engine.ir.strided import Strided, empty
 from engine.layers.creation.container import Expression
 from engine.passes import ACTIVATIONS, RESIDUALS
-from engine.tensor import Array, DType
+from engine.tensor import Array, DType, TensorSpec
 
 # Functions whose result is their argument, its opposite, or zero.
 _KEEPING = ("relu", "neg", "abs")
@@ -95,18 +97,15 @@ def add_operator(lowering: Lowering, op: RuntimeOperator, known: dict[str, Expr]
     term = lowering.term(op)
     spec = lowering.spec(op.outputs[0])
     carried = [lowering.spec(each) for each in op.inputs if each.name in known]
-    if (
-        term is None
-        or spec is None
-        or any(each is None or (each.shape, each.dtype) != (spec.shape, spec.dtype) for each in carried)
-    ):
+    if term is None or spec is None or any(each is None or not _fits(op, each, spec) for each in carried):
         return False
     arguments: list[Expr] = []
+    dtypes = (FLOAT32, *BYTES) if type(op.definition) in CONVERTING else (spec.dtype,)
     for each in term.inputs:
         if isinstance(each, int) and op.inputs[each].name in known:
             arguments.append(known[op.inputs[each].name])
             continue
-        argument = _operand(lowering, op, each, views, spec.dtype)
+        argument = _operand(lowering, op, each, views, dtypes)
         if argument is None:
             return False
         arguments.append(argument)
@@ -115,6 +114,12 @@ def add_operator(lowering: Lowering, op: RuntimeOperator, known: dict[str, Expr]
         return False
     known[op.outputs[0].name] = _rounded(lowering, op.outputs[0], tree)
     return True
+
+
+def _fits(op: RuntimeOperator, operand: TensorSpec, result: TensorSpec) -> bool:
+    """Return whether an element of a result comes from the same element of an operand, as a float."""
+    is_converted = type(op.definition) in CONVERTING and {operand.dtype, result.dtype} <= {FLOAT32, *BYTES}
+    return operand.shape == result.shape and (is_converted or operand.dtype == result.dtype)
 
 
 def _rounded_within(lowering: Lowering, op: RuntimeOperator, tree: Expr) -> Expr:
@@ -141,9 +146,12 @@ def _is_rounded(tree: Expr, name: str) -> bool:
 
 
 def _operand(
-    lowering: Lowering, op: RuntimeOperator, each: int | Array, views: list[View], dtype: DType
+    lowering: Lowering, op: RuntimeOperator, each: int | Array, views: list[View], dtypes: Sequence[DType]
 ) -> Expr | None:
     """Return a number, or a new operand whose view is appended; None if it is not computed yet."""
+    if isinstance(each, int) and (maker := lowering.deferred(op.inputs[each])) is not None:
+        known: dict[str, Expr] = {}
+        return known[op.inputs[each].name] if add_operator(lowering, maker, known, views) else None
     try:
         value = lowering.value(op.inputs[each]) if isinstance(each, int) else each
     except NotLoweredError:
@@ -153,10 +161,10 @@ def _operand(
     if isinstance(value, np.ndarray):
         if value.size == 1:
             return Number(float(value.reshape(())))
-        if value.dtype != dtype:
+        if value.dtype not in dtypes:
             return None
         value = lowering.stored(value)
-    if not isinstance(value, View) or value.dtype != dtype:
+    if not isinstance(value, View) or value.dtype not in dtypes:
         return None
     views.append(value)
     return Operand(len(views))
@@ -201,7 +209,13 @@ class Result:
     @property
     def epilogue(self) -> Epilogue:
         """Return what the kernel does to every element before it stores it."""
-        return Epilogue(self.fused.tree, tuple(map(image_strides, self.operands)))
+        return Epilogue(self.fused.tree, tuple(map(image_strides, self.operands)), self.dtypes)
+
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        """Return the dtypes of the target and the operands in memory, as an epilogue has them."""
+        found = tuple(view.dtype.name if view.dtype in BYTES else FLOAT for view in (self.image, *self.operands))
+        return () if set(found) == {FLOAT} else found
 
     def step(
         self, kernel: Kernel, reads: Sequence[View] = (), *, after: Sequence[View] = (), origin: int = 0

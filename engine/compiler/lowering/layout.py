@@ -15,6 +15,7 @@ from typing import Final
 
 from engine.compiler.addresses import MemorySpace
 from engine.compiler.lowering.steps import FLOAT64, computable
+from engine.compiler.lowering.terms.term import BYTES
 from engine.compiler.storage import FLOAT32, View, channels_last, ordered, row_major, spaced_rows
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
@@ -206,9 +207,9 @@ class LayoutPlan:
             order: preferred order of its dimensions in memory, where nothing else determines it.
 
         Raises:
-            NotLoweredError: it is not a tensor of floats with a static shape.
+            NotLoweredError: it is not a tensor of floats or bytes with a static shape.
         """
-        spec = computable(self.spec_of(operand), FLOAT32, FLOAT64)
+        spec = computable(self.spec_of(operand), FLOAT32, FLOAT64, *BYTES)
         shape, dtype = spec.sizes, spec.dtype
         is_image = self.is_image(operand) if is_image is None else is_image
         if operand.name in self.slices and operand.name not in self._excluded:

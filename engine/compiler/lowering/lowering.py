@@ -15,12 +15,13 @@ from engine.compiler.lowering.canonical import canonical_layer
 from engine.compiler.lowering.layout import LayoutPlan, plan_layout
 from engine.compiler.lowering.low_precision import LowPrecision
 from engine.compiler.lowering.steps import FLOAT64, NotLoweredError, Step
-from engine.compiler.lowering.terms.term import Term, term_of
+from engine.compiler.lowering.terms.term import CONVERTING, Term, term_of
 from engine.compiler.storage import FLOAT32, Storage, View, constant, new_fault_flag
 from engine.graph.feedback import Feedback
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
 from engine.layers.definition.bound import BoundLayer
+from engine.layers.onnx.products.quantise import DequantizeLinear
 from engine.layers.quantised.quantised import speaks_of_quantised
 from engine.options import Options
 from engine.passes import JOINS
@@ -216,12 +217,24 @@ class Lowering:
     def _value_of(self, operand: RuntimeOperand) -> object:
         return self.constants.get(operand.name, self.values.get(operand.name, UNKNOWN))
 
+    def deferred(self, operand: RuntimeOperand) -> RuntimeOperator | None:
+        """Return the operator that would dequantise an operand which is not in memory; None for other operands.
+
+        Maps and epilogues read the bytes instead. It is lowered where another kernel needs the floats.
+        """
+        op = operand.producer
+        if op is None or not isinstance(op.definition, DequantizeLinear) or operand.name in self.views:
+            return None
+        return None if self.term(op) is None else op
+
     def term(self, op: RuntimeOperator) -> Term | None:
         """Return the expression of an operator that is an element-wise map of float32 or float64, else None."""
         spec = self._spec(op.outputs[0]) if len(op.outputs) == 1 else None
         if op.layer is None or op.name in self.refused or spec is None or not spec.size:
             return None
-        if spec.dtype not in (FLOAT32, FLOAT64):
+        if spec.dtype not in (FLOAT32, FLOAT64) and type(op.definition) not in CONVERTING:
+            return None
+        if type(op.definition) in CONVERTING and self.quantises:
             return None
         # Called often, by the layout plan and by operators before it; constants become known during the walk.
         key = op.name, sum(each.name in self.constants for each in op.inputs)

@@ -7,7 +7,7 @@ with the reason.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -19,6 +19,7 @@ from engine.compiler.lowering.containers import is_only_returned, unread_lists
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.low_precision import OutputRoundingError
 from engine.compiler.lowering.lowering import Lowering
+from engine.compiler.lowering.rules.elementwise.map import lower_map
 from engine.compiler.lowering.rules.elementwise.typed_maps import lower_typed
 from engine.compiler.lowering.rules.products.attention import lower_chain
 from engine.compiler.lowering.rules.registry import DOUBLES, FALLBACKS, KERNEL_RULES, KernelRule
@@ -61,9 +62,12 @@ def lower(lowering: Lowering, before_each: Callable[[int], None] | None = None) 
         if before_each is not None:
             before_each(number)
         if op.name in chains:
+            for each in (*chains[op.name].inner, op):
+                _dequantise(lowering, each.inputs)
             _lower_chain(lowering, chains[op.name])
         elif op.name not in lowering.absorbed and op.name not in waiting:
             _lower(lowering, op)
+    _dequantise(lowering, [each for op in lowering.operators for each in op.outputs if each.name in lowering.outputs])
     _drop_unread_lists(lowering)
     lowering.results = [_result(lowering, port, name) for port, name in enumerate(lowering.outputs)]
     if WAVEFRONT not in lowering.options.passes_off:
@@ -111,7 +115,31 @@ def _lower(lowering: Lowering, op: RuntimeOperator) -> None:
     elif op.layer is not None and isinstance(op.definition, Constant):
         lowering.constants[op.outputs[0].name] = op.layer.forward([])
     elif op.layer is not None and not _is_all_known(lowering, op) and not is_only_returned(op, lowering.outputs):
-        _commit(lowering, _lower_operator(lowering, op, op.layer))
+        if op.outputs and lowering.deferred(op.outputs[0]) is not None:
+            return
+        lowered = _of_bytes(lowering, op, op.layer)
+        if lowered is None:
+            _dequantise(lowering, op.inputs)
+            lowered = _lower_operator(lowering, op, op.layer)
+        _commit(lowering, lowered)
+
+
+def _of_bytes(lowering: Lowering, op: RuntimeOperator, bound: BoundLayer) -> Lowered | None:
+    """Lower an operator to a map that reads bytes instead of dequantised operands; None for other operators."""
+    if lowering.term(op) is None or not any(map(lowering.deferred, op.inputs)):
+        return None
+    try:
+        return _retry_outside_concat(lowering, lambda: lower_map(Context(op, bound, lowering)))
+    except NotLoweredError:
+        return None
+
+
+def _dequantise(lowering: Lowering, operands: Sequence[RuntimeOperand]) -> None:
+    """Lower the operators that dequantise some operands, as far as they were deferred."""
+    for operand in operands:
+        op = lowering.deferred(operand)
+        if op is not None and op.layer is not None:
+            _commit(lowering, _lower_operator(lowering, op, op.layer))
 
 
 def _input(lowering: Lowering, op: RuntimeOperator) -> None:

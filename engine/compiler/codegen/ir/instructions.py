@@ -152,10 +152,23 @@ class Instructions(ABC):
     def load_bytes(self, address: Value, lanes: int, count: int) -> Value:
         """Load ``count`` bytes, zero in the other lanes; no other bytes are read."""
         type_ = vector(lanes, "i8")
-        if count == lanes:
+        if lanes == 1 or (not is_dynamic(count) and count == lanes):
             return self.load(type_, address, 1)
-        arguments = [address, Value("1", "i32"), lanes_below(count, lanes), Value("zeroinitializer", type_)]
+        arguments = [address, Value("1", "i32"), self.below(count, lanes), Value("zeroinitializer", type_)]
         return self.call(f"llvm.masked.load.{mangled(type_)}.p0", arguments, type_)
+
+    def store_bytes(self, value: Value, address: Value, count: int) -> None:
+        """Store ``count`` bytes; no other bytes are written."""
+        lanes = lanes_of(value.type)
+        if lanes == 1 or (not is_dynamic(count) and count == lanes):
+            self.store(value, address, 1)
+            return
+        if not is_dynamic(count) and count == 1:
+            # LLVM would store the whole number that a single byte was truncated from.
+            self.store(self.op("i8", f"extractelement {value.type} {value.text}, i64 0"), address, 1)
+            return
+        arguments = [value, address, Value("1", "i32"), self.below(count, lanes)]
+        self.call(f"llvm.masked.store.{mangled(value.type)}.p0", arguments)
 
     def store_lanes(self, value: Value, address: Value, count: int, stride: int = 1) -> None:
         """Store ``count`` lanes, ``stride`` elements apart; no other bytes are written."""

@@ -17,14 +17,28 @@ BYTES: Final[dict[Precision, int]] = {"float": 4, "double": 8}
 _PRECISION: Final[ContextVar[Precision]] = ContextVar("precision", default="float")
 
 
+_FUSES: Final[ContextVar[bool]] = ContextVar("fuses", default=False)
+
+
 @contextmanager
-def written_in(precision: Precision) -> Iterator[None]:
-    """Set the type that "float" stands for while a kernel is emitted, so that one generator serves 32 and 64 bits."""
-    token = _PRECISION.set(precision)
+def written_in(precision: Precision, *, fuses: bool) -> Iterator[None]:
+    """Set what code is written for while a kernel is emitted.
+
+    Args:
+        precision: type that "float" stands for, so that one generator serves 32 and 64 bits.
+        fuses: whether a product and a sum are rounded once.
+    """
+    tokens = _PRECISION.set(precision), _FUSES.set(fuses)
     try:
         yield
     finally:
-        _PRECISION.reset(token)
+        _PRECISION.reset(tokens[0])
+        _FUSES.reset(tokens[1])
+
+
+def fuses_products() -> bool:
+    """Return whether a product and a sum are rounded once; ``Function.fma`` is exact then."""
+    return _FUSES.get()
 
 
 def real(type_: str = "float") -> str:

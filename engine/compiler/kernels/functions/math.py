@@ -91,7 +91,7 @@ SHARED: dict[str, Callable[..., Value]] = {
 """Functions of float32 and float64 vectors."""
 _OF_FLOATS: tuple[Callable[..., Value], ...] = (
     arithmetic.whole_sum, arithmetic.shifted_sum,
-    rounding.fmod, rounding.remainder, rounding.floor_divide,
+    rounding.code, rounding.limit, rounding.quotient, rounding.fmod, rounding.remainder, rounding.floor_divide,
     exponential.exp_down, exponential.exp2_down, exponential.exp_or_zero,
     logarithm.log, logarithm.log2, logarithm.log10, logarithm.log1p,
     logarithm.hypot,
@@ -114,6 +114,7 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
 # Vector instructions of a call with AVX-512; a division counts as six, a square root as eight, unlisted ones as one.
 COSTS = {
     "div": 6, "sqrt": 8, "rsqrt": 14, "reciprocal": 6, "cube": 2, "max": 3, "min": 3, "fmax": 3, "fmin": 3, "clip": 2,
+    "limit": 2, "code": 3, "quotient": 3,
     "addcmul": 3, "addcdiv": 8, "lerp": 8, "frac": 2, "sign": 4, "fmod": 37, "remainder": 42, "floor_divide": 63,
     "logical_and": 2, "logical_or": 2, "logical_xor": 2, "isnan": 2, "isinf": 2, "isfinite": 2, "heaviside": 4,
     "relu6": 2, "leaky_relu": 3, "prelu": 3, "hardsigmoid": 4, "hardswish": 5, "threshold": 2, "hardshrink": 3,

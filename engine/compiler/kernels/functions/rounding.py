@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from engine.compiler.codegen.ir import Function, Value
+from engine.compiler.codegen.ir import Function, Value, fuses_products
 from engine.compiler.kernels.functions.arithmetic import (
     absolute,
+    bits,
     copysign,
     double_bits,
     double_constant,
     integer,
     like,
+    negative,
     to_double,
     to_float,
 )
@@ -27,6 +30,43 @@ WAYS = {"floor": "floor", "ceil": "ceil", "round": "roundeven", "trunc": "trunc"
 def rounded(way: str) -> Callable[[Function, Value], Value]:
     """Return the function that rounds to an integer; ``way`` is LLVM's name."""
     return lambda f, x: f.intrinsic(way, x)
+
+
+@dataclass(frozen=True, slots=True)
+class Code(Value):
+    """Vector of whole numbers, each also as an integer whose low byte counts."""
+
+    whole: Value
+
+
+# Added to a float32 below 2**22, it rounds to an integer, halves to even, which is then in the low bits of the sum.
+_ROUNDER = 1.5 * 2**23
+
+
+def code(f: Function, x: Value, zero: Value) -> Code:
+    """Emit the nearest integer, halves to even, plus a whole number; both below 2**22."""
+    rounder = like(x, _ROUNDER)
+    rounded_, moved = (f.fadd(each, rounder) for each in (x, zero))
+    whole = f.binary("add", bits(f, rounded_), bits(f, moved))
+    value = f.fadd(f.fsub(rounded_, rounder), zero)
+    return Code(value.text, value.type, whole)
+
+
+def quotient(f: Function, x: Value, divisor: Value, inverse: Value) -> Value:
+    """Emit x / divisor within 0.5 ulp, given 1 / divisor; all are far from the least and the largest float32.
+
+    Where products and sums are fused, it takes three instructions.
+    """
+    if not fuses_products():
+        return f.fdiv(x, divisor)
+    near = f.fmul(x, inverse)
+    return f.fma(f.fma(negative(f, near), divisor, x), inverse, near)
+
+
+def limit(f: Function, x: Value, low: Value, high: Value) -> Value:
+    """Emit min(max(x, low), high); the lower limit for NaN."""
+    larger = f.select(f.compare("ogt", x, low), x, low)
+    return f.select(f.compare("olt", larger, high), larger, high)
 
 
 def frac(f: Function, x: Value) -> Value:

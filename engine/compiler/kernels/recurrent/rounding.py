@@ -3,34 +3,11 @@
 from __future__ import annotations
 
 from engine.compiler.codegen.ir import Function, Value, constant, vector
-from engine.compiler.kernels.expr import Expr, Operand, apply, emit
+from engine.compiler.kernels.expr import Operand, emit
 from engine.compiler.kernels.folding import fold_lanes
 from engine.compiler.kernels.functions.arithmetic import maximum, minimum
 from engine.compiler.kernels.functions.math import FUNCTIONS
-
-WIDEST = 255.0
-
-
-def scale_of(low: Expr, high: Expr) -> Expr:
-    """Return the quantisation step for a range that includes 0; 1 for an empty range."""
-    wide = apply("div", apply("sub", high, low), WIDEST)
-    return apply("where", apply("eq", wide, 0.0), 1.0, wide)
-
-
-def code_of(value: Expr, zero: Expr | float, low: float = 0.0, high: float = WIDEST) -> Expr:
-    """Return the nearest integer, halves to even, plus the zero point, clamped; 0 for NaN."""
-    moved = apply("add", apply("round", value), zero)
-    return apply("where", apply("eq", moved, moved), apply("min", apply("max", moved, low), high), 0.0)
-
-
-def zero_of(low: Expr, scale: Expr) -> Expr:
-    """Return the zero point."""
-    return code_of(apply("div", apply("neg", low), scale), 0.0)
-
-
-def rounded(x: Expr, scale: Expr, zero: Expr) -> Expr:
-    """Quantise and dequantise a number."""
-    return apply("mul", apply("sub", code_of(apply("div", x, scale), zero), zero), scale)
+from engine.compiler.kernels.quantising import rounded, scale_of, zero_of
 
 
 def emit_rounding(f: Function, states: Value, rows: int, pitch: int, units: int, lanes: int) -> None:

@@ -17,6 +17,7 @@ from engine.compiler.codegen.ir import Function, Index, Value, constant, element
 from engine.compiler.kernels.channels import fitting_lanes
 from engine.compiler.kernels.expr import functions_of
 from engine.compiler.kernels.folding import fold_lanes, largest_number, total
+from engine.compiler.kernels.numbers import FLOAT
 from engine.compiler.kernels.rows.row_kernel import Row, RowKernel
 from engine.compiler.kernels.target import Target
 from engine.ir.dims import is_symbolic
@@ -173,7 +174,7 @@ class _Softmax:
             row.finish(lambda column, count: f.fsub(f.fsub(self._load(column, count), highest), logarithm))
         else:
             factor = f.splat(f.fdiv(constant(1.0, "float"), sum_), lanes)
-            row.finish(lambda column, count: f.fmul(self._exponential(column, count), factor))
+            row.finish(lambda column, count: f.fmul(self._exponential(column, count, highest), factor))
 
     def _maximum(self) -> Value:
         # A NaN may be ignored here: the sum propagates it.
@@ -187,7 +188,7 @@ class _Softmax:
         """Add the exponentials of a vector to the sum and keep them for the last pass."""
         f, row = self.row.f, self.row
         value = functions_of(highest.type)["exp_or_zero"](f, f.fsub(self._load(column, count), highest))
-        if not self.kernel.is_logarithm and not row.remember(column, value):
+        if not self.kernel.is_logarithm and not row.remember(column, value) and self._keeps_exponentials:
             f.store_lanes(value, f.at(row.target.addresses[0], column), count)
         return f.fadd(carried, value)
 
@@ -195,7 +196,15 @@ class _Softmax:
         """Load a vector of the source, -inf in lanes behind the row."""
         return self.row.load(column, count, -math.inf)
 
-    def _exponential(self, column: Index, count: int) -> Value:
+    @property
+    def _keeps_exponentials(self) -> bool:
+        """Return whether the target has room for the exponentials of a long row; else they are computed again."""
+        return self.kernel.epilogue.dtype == FLOAT
+
+    def _exponential(self, column: Index, count: int, highest: Value) -> Value:
         f, row = self.row.f, self.row
-        found = row.remembered(column)
-        return found or f.load_lanes(vector(self.kernel.width), f.at(row.target.addresses[0], column), count)
+        if (found := row.remembered(column)) is not None:
+            return found
+        if self._keeps_exponentials:
+            return f.load_lanes(vector(self.kernel.width), f.at(row.target.addresses[0], column), count)
+        return functions_of(highest.type)["exp_or_zero"](f, f.fsub(self._load(column, count), highest))

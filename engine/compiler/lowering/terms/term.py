@@ -61,6 +61,9 @@ EXPRESSION_RULES: dict[type[Layer], ExpressionRule] = {}
 PREPARATIONS: dict[type[Layer], Preparation] = {}
 SINGLE: set[type[Layer]] = set()
 """Layers whose rules are valid only for float32."""
+CONVERTING: set[type[Layer]] = set()
+"""Layers between float32 and bytes."""
+BYTES = (np.dtype(np.uint8), np.dtype(np.int8))
 
 
 def expression_for(*layers: type[Layer], doubles: bool = True) -> Callable[[ExpressionRule], ExpressionRule]:
@@ -74,6 +77,16 @@ def expression_for(*layers: type[Layer], doubles: bool = True) -> Callable[[Expr
         EXPRESSION_RULES.update(dict.fromkeys(layers, rule))
         if not doubles:
             SINGLE.update(layers)
+        return rule
+
+    return add
+
+
+def converts(*layers: type[Layer]) -> Callable[[ExpressionRule], ExpressionRule]:
+    """Register layers whose operands or results are bytes, which the expression has as float32."""
+
+    def add(rule: ExpressionRule) -> ExpressionRule:
+        CONVERTING.update(layers)
         return rule
 
     return add
@@ -136,6 +149,8 @@ def term_of(bound: BoundLayer, inputs: Sequence[object]) -> Term | None:
         return None
     result = bound.infer(inputs)
     dtype = result.dtype if isinstance(result, TensorSpec) else None
+    if type(layer) in CONVERTING and dtype in BYTES:
+        dtype = _FLOAT32
     if dtype is None or dtype not in (_FLOAT32, *(() if type(layer) in SINGLE else (_FLOAT64,))):
         return None
     given = [_given(source.value(inputs), source.index, dtype) for source in bound.positional]
@@ -187,11 +202,11 @@ def _term(layer: Layer, arguments: Sequence[Argument], dtype: DType) -> Term | N
             terms.append(Number(value))
         elif value is None:
             terms.append(None)
-        elif _is_of(value, dtype) and argument.index is not None:
+        elif _is_of(value, dtype, type(layer)) and argument.index is not None:
             number = numbers.setdefault(argument.index, len(inputs))
             inputs[number] = argument.index
             terms.append(Operand(number))
-        elif _is_of(value, dtype) and isinstance(value, np.ndarray):
+        elif _is_of(value, dtype, type(layer)) and isinstance(value, np.ndarray):
             inputs[len(inputs)] = value
             terms.append(Operand(len(inputs) - 1))
         else:
@@ -204,8 +219,10 @@ def _term(layer: Layer, arguments: Sequence[Argument], dtype: DType) -> Term | N
     return Term(_rounded(substitute(tree, renumbered), dtype), tuple(inputs[number] for number in used))
 
 
-def _is_of(value: object, dtype: DType) -> bool:
-    return isinstance(value, TensorSpec | np.ndarray) and value.dtype == dtype
+def _is_of(value: object, dtype: DType, layer: type[Layer]) -> bool:
+    if not isinstance(value, TensorSpec | np.ndarray):
+        return False
+    return value.dtype == dtype or (layer in CONVERTING and value.dtype in BYTES)
 
 
 def _rounded(tree: Expr, dtype: DType) -> Expr:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from engine.compiler.kernels.elements import make_elements
 from engine.compiler.kernels.expr import Apply, Expr, Operand
-from engine.compiler.kernels.map import make_map
+from engine.compiler.kernels.map import Map, make_map
+from engine.compiler.kernels.numbers import FLOAT
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.fusion import Fused, Result, add_operator, fuse_following, image_of
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.steps import Lowered, NotLoweredError
+from engine.compiler.lowering.steps import Lowered, NotLoweredError, computable
+from engine.compiler.lowering.terms.term import BYTES
 from engine.compiler.storage import View
 from engine.ir.strided import Strided
 from engine.layers.definition.layer import Layer
@@ -20,13 +23,14 @@ from engine.layers.definition.layer import Layer
 def lower_map(context: Context) -> Lowered:
     """Lower an element-wise operator and those after it, in the dtype of its result."""
     spec = context.lowering.spec(context.op.outputs[0])
-    context = context if spec is None else replace(context, dtype=spec.dtype)
+    context = context if spec is None or spec.dtype in BYTES else replace(context, dtype=spec.dtype)
     return finished(context, _alone(context))
 
 
 def finished(context: Context, fused: Fused) -> Lowered:
     """Lower a map and the element-wise operators after it; its tree has no operand 0."""
-    lowering, sizes = context.lowering, context.result_spec.sizes
+    lowering, spec = context.lowering, context.lowering.spec(fused.operand)
+    sizes = computable(spec, context.dtype, *BYTES).sizes
     fused = fuse_following(lowering, fused, _as_it_is)
     operands = tuple(view for each in fused.views if (view := image_of(each, sizes, _as_it_is)) is not None)
     first = max(operands, key=lambda view: len({*view.strides} - {0}), default=None)
@@ -35,7 +39,12 @@ def finished(context: Context, fused: Fused) -> Lowered:
     target = lowering.allocate(fused.operand, is_image or is_made_up, None if is_image else _own_order(operands))
     result = Result(fused, target, target, operands, lowering.fault_flag)
     strides = [view.strides for view in operands]
-    kernel = make_map(sizes, target.strides, strides, _shifted(fused.tree), context.host)
+    tree, dtypes = _shifted(fused.tree), result.dtypes
+    if dtypes:
+        names = ["float32" if each == FLOAT else each for each in dtypes]
+        kernel: Map = make_elements(sizes, [target.strides, *strides], names, tree, "float", context.host)
+    else:
+        kernel = make_map(sizes, target.strides, strides, tree, context.host)
     return result.lowered(result.step(kernel))
 
 

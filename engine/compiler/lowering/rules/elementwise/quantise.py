@@ -8,11 +8,12 @@ from typing import Final
 import numpy as np
 
 from engine.compiler.kernels.elements import make_elements
-from engine.compiler.kernels.expr import Expr, Operand, apply
-from engine.compiler.kernels.recurrent.rounding import code_of, scale_of, zero_of
+from engine.compiler.kernels.expr import Expr, Number, Operand, apply
+from engine.compiler.kernels.quantising import code_of, dequantised, quantised, scale_of, zero_of
 from engine.compiler.kernels.rows.reduction import Mode
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.composition import Composition
+from engine.compiler.lowering.rules.elementwise.map import lower_map
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, derived
 from engine.compiler.storage import FLOAT32, View, like, row_major
@@ -61,6 +62,8 @@ def extremes_of(composition: Composition, x: View) -> tuple[View, View, View]:
 @kernels_for(QuantizeLinear)
 def lower_quantise(context: Context) -> Lowered:
     """Lower quantisation to a map, with one scale for all or one a slice of an axis."""
+    if context.lowering.term(context.op) is not None:
+        return lower_map(context)
     x, spec = context.tensor(0), context.lowering.spec(context.op.outputs[0])
     layer = context.layer(QuantizeLinear)
     if spec is None or spec.dtype not in _BYTES or context.lowering.quantises:
@@ -68,7 +71,7 @@ def lower_quantise(context: Context) -> Lowered:
     scale, zero = _spread(context, layer, 1, x, (FLOAT32,)), _spread(context, layer, 2, x, _BYTES)
     moved = [] if zero is None else [zero]
     low, high = map(float, extremes(spec.dtype))
-    tree = code_of(apply("div", Operand(0), Operand(1)), Operand(2) if moved else 0.0, low, high)
+    tree = quantised(Operand(0), Operand(1), Operand(2) if moved else Number(0.0), low, high)
     target = like(x, spec.dtype)
     return context.lowered(target, _map(context, target, tree, [x, _needed(scale), *moved]))
 
@@ -76,17 +79,15 @@ def lower_quantise(context: Context) -> Lowered:
 @kernels_for(DequantizeLinear)
 def lower_dequantise(context: Context) -> Lowered:
     """Lower dequantisation to a map, with one scale for all or one a slice of an axis."""
+    if context.lowering.term(context.op) is not None:
+        return lower_map(context)
     x, layer = context.elements(0), context.layer(DequantizeLinear)
     if x.dtype not in _BYTES or context.result_spec.dtype != FLOAT32:
         raise NotLoweredError("there is no kernel for its integers")
     scale, zero = _spread(context, layer, 1, x, (FLOAT32,)), _spread(context, layer, 2, x, _BYTES)
     target = context.allocate(is_image=True if x.is_channels_last and not x.is_row_major else None)
-    if zero is None:
-        step = _map(context, target, apply("mul", Operand(0), Operand(1)), [x, _needed(scale)])
-    else:
-        tree = apply("mul", apply("sub", Operand(0), Operand(2)), Operand(1))
-        step = _map(context, target, tree, [x, _needed(scale), zero])
-    return context.lowered(target, step)
+    tree = dequantised(Operand(0), Operand(1), 0.0 if zero is None else Operand(2))
+    return context.lowered(target, _map(context, target, tree, [x, _needed(scale), *([] if zero is None else [zero])]))
 
 
 def _needed(view: View | None) -> View:

@@ -25,6 +25,7 @@ from engine.compiler.lowering.rules.convolution.conv_steps import packed_in_run
 from engine.compiler.lowering.rules.products.linear import linear, spaced
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, computable, dense_strides, derived
+from engine.compiler.lowering.terms.term import BYTES
 from engine.compiler.storage import View, inverse, row_major
 from engine.ir.strided import Strided
 from engine.layers.linear.linear import Linear
@@ -226,7 +227,7 @@ def _result(context: Context, fused: Fused, as_image: ImageOf, order: Sequence[i
     target, fault_flag = context.lowering.allocate(fused.operand, is_image=False), context.lowering.fault_flag
     image = target.derive(as_image(target.meta))
     if image is None or image.strides[1] > 1:
-        spec = computable(context.lowering.spec(fused.operand), context.dtype)
+        spec = computable(context.lowering.spec(fused.operand), context.dtype, *BYTES)
         laid = row_major([spec.sizes[axis] for axis in order], spec.dtype)
         target = View(laid.storage, laid.meta.transpose(inverse(order)))
     return Result.of(fused, target, as_image, fault_flag)

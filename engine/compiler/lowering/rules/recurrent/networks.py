@@ -9,8 +9,8 @@ from functools import partial
 import numpy as np
 
 from engine.compiler.kernels.expr import Operand
+from engine.compiler.kernels.quantising import rounded
 from engine.compiler.kernels.recurrent.cells import GATES, CellKind
-from engine.compiler.kernels.recurrent.rounding import rounded
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.elementwise.quantise import extremes_of

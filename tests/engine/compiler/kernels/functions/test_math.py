@@ -60,6 +60,9 @@ def single(x: Array) -> Array:
     return x.astype(np.float32).astype(np.float64)
 
 
+STEP = float(np.float32(0.0371))
+ROUNDER = np.float32(1.5 * 2**23)
+
 # Below -87.3 the exponential in the denominator approaches infinity, and the quotient becomes subnormal.
 APPROXIMATED = (
     Row("exp", np.exp),
@@ -109,6 +112,7 @@ APPROXIMATED = (
     Row("digamma", special.digamma),
     Row("i0", np.i0, low=-90, high=90),
     Row("ndtr", lambda x: special.erfc(-x * np.sqrt(0.5)) / 2),
+    Row("quotient", lambda x: x / STEP, (STEP, 1 / STEP), low=1e-30, high=1e30),
 )
 
 
@@ -146,6 +150,8 @@ EXACT = (
     Row("round_bfloat16", lambda x: x.astype(BFLOAT16).astype(np.float32)),
     Row("whole_sum", lambda x: x.view(np.int32).astype(np.float32)),
     Row("shifted_sum", lambda x, y: (x.view(np.int32) + y.view(np.int32)).astype(np.float32), operands=2),
+    Row("code", lambda x: ((x + ROUNDER) - ROUNDER) + np.float32(7), (7.0,)),
+    Row("limit", lambda x: np.where(x > -2, np.where(x < 3, x, np.float32(3)), np.float32(-2)), (-2.0, 3.0)),
     Row("relu", forward(piecewise.ReLU())),
     Row("relu6", forward(piecewise.Hardtanh(min_val=0.0, max_val=6.0))),
     Row("clip", forward(piecewise.Hardtanh(min_val=-0.75, max_val=2.0)), (-0.75, 2.0)),

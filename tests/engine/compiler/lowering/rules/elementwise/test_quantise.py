@@ -9,7 +9,7 @@ import pytest
 
 from engine import Session, TensorSpec
 from engine.compiler import CompiledGraph
-from engine.compiler.codegen.host import describe
+from engine.compiler.codegen.host import describe, detect
 from engine.options import Options
 from tests.engine.compiler.kernels.running import LEVELS
 from tests.engine.compiler.lowering.rules.recurrent.test_recurrent import numbers
@@ -86,3 +86,128 @@ def test_a_recurrence_rounds_what_it_multiplies(level: str, batch: int, directio
         np.testing.assert_allclose(found, each, rtol=1e-4, atol=1e-5)
     (exact,) = Session(plain, backend="reference").run(given)[:1]
     assert np.abs(wanted[0] - exact).max() > 1e-4
+
+
+HOSTS = [*map(describe, LEVELS), detect()]
+ROUNDED = {"s": np.array(0.043, F32), "z": np.array(97, U8)}
+SIGNED = {"s": np.array(0.043, F32), "z": np.array(-20, I8)}
+
+
+def after(*operators: Any, given: dict[str, Any], codes: dict[str, Any] = ROUNDED, **constants: Any) -> Any:
+    """Return a graph of operators that make y, and of y rounded to bytes."""
+    return built(
+        *(op("pnnx.Input", f"in_{name}", "", name) for name in given),
+        *(op("pnnx.Attribute", name, "", name, data=array) for name, array in {**codes, **constants}.items()),
+        *operators,
+        op("QuantizeLinear", "round", "y s z", "out"),
+        op("pnnx.Output", "end", "out"),
+        **{f"_{name}": TensorSpec(each.shape, each.dtype) for name, each in given.items()},
+    )
+
+
+def rounded_by(net: Any, given: dict[str, Any], host: Any) -> tuple[Any, set[str]]:
+    """Return the bytes, and the kernels with their operators."""
+    compiled = CompiledGraph(net, Options(threads=2), host)
+    (found,) = compiled.run([*given.values()])
+    executable = compiled.builder.program([port.spec for port in net.inputs]).executable
+    return found, {f"{step.kind} {' '.join(step.operators)}" for step in executable.steps if step.kind != "copy"}
+
+
+CONV = {"bias": False, "dilation": (1, 1), "groups": 1, "kernel_size": (3, 3), "padding": (1, 1),
+        "padding_mode": "zeros", "stride": (1, 1)}  # fmt: skip
+POOL = {"kernel_size": (3, 3), "stride": (2, 2), "padding": (1, 1), "ceil_mode": False}
+PRODUCERS = {
+    "conv": (op("nn.Conv2d", "it", "x", "y", in_channels=7, out_channels=19, weight=RANDOM.random((19, 7, 3, 3), F32),
+                **CONV), (1, 7, 9, 11)),
+    "depthwise": (op("nn.Conv2d", "it", "x", "y", in_channels=37, out_channels=37,
+                     weight=RANDOM.random((37, 1, 3, 3), F32), **{**CONV, "groups": 37}), (2, 37, 5, 6)),
+    "winograd": (op("nn.Conv2d", "it", "x", "y", in_channels=64, out_channels=66,
+                    weight=RANDOM.random((66, 64, 3, 3), F32) / 10, **CONV), (1, 64, 24, 23)),
+    "pool": (op("nn.AvgPool2d", "it", "x", "y", count_include_pad=True, divisor_override=None, **POOL), (1, 21, 9, 7)),
+    "global_average": (op("nn.AdaptiveAvgPool2d", "it", "x", "y", output_size=(1, 1)), (2, 21, 5, 6)),
+    "softmax": (op("F.softmax", "it", "x", "y", dim=-1), (3, 5, 29)),
+    "softmax of long rows": (op("F.softmax", "it", "x", "y", dim=-1), (3, 1021)),
+    "softmax of short rows": (op("F.softmax", "it", "x", "y", dim=-1), (3, 5, 3)),
+    "layer_norm": (op("F.layer_norm", "it", "x", "y", normalized_shape=(45,), eps=1e-5), (7, 45)),
+    "product": (op("torch.matmul", "it", "x x", "y"), (3, 13, 13)),
+    "map": (op("nn.GELU", "it", "x", "y", approximate="none"), (5, 67)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("codes", [ROUNDED, SIGNED], ids=["uint8", "int8"])
+@pytest.mark.parametrize("name", PRODUCERS)
+def test_a_kernel_of_floats_stores_bytes(name: str, codes: dict[str, Any]) -> None:
+    operator, shape = PRODUCERS[name]
+    given = {"x": RANDOM.standard_normal(shape).astype(F32)}
+    net = after(operator, given=given, codes=codes)
+    (wanted,) = Session(net, backend="reference").run([*given.values()])
+    for host in HOSTS:
+        found, kernels = rounded_by(net, given, host)
+        assert any(each.startswith(name.split()[0]) and each.endswith("it round") for each in kernels), kernels
+        assert found.dtype == codes["z"].dtype
+        distances = np.abs(found.astype(int) - wanted)
+        assert distances.max() <= 1
+        assert np.mean(distances > 0) < 0.02
+
+
+def test_bytes_are_added_in_the_kernel_that_rounds_the_sum() -> None:
+    """The second operand is dequantised where it is read; what is rounded in between is rounded in registers."""
+    given = {"x": RANDOM.standard_normal((1, 21, 6, 5)).astype(F32), "q": RANDOM.integers(0, 256, (1, 21, 6, 5), U8)}
+    scales = {"sq": np.array(0.02, F32), "zq": np.array(128, U8)}
+    net = after(
+        op("nn.MaxPool2d", "pool", "x", "p", kernel_size=(1, 1), stride=(1, 1), padding=(0, 0), dilation=(1, 1),
+           ceil_mode=False, return_indices=False),
+        op("QuantizeLinear", "first", "p s z", "pq"),
+        op("DequantizeLinear", "second", "pq s z", "pf"),
+        op("DequantizeLinear", "other", "q sq zq", "qf"),
+        op("pnnx.Expression", "sum", "pf qf", "t", expr="add(@0,@1)"),
+        op("nn.ReLU", "relu", "t", "y"),
+        given=given, **scales,
+    )  # fmt: skip
+    (wanted,) = Session(net, backend="reference").run([*given.values()])
+    for host in HOSTS:
+        found, kernels = rounded_by(net, given, host)
+        np.testing.assert_array_equal(found, wanted)
+        assert "pool pool first second relu round" in kernels
+        assert not any(each.startswith("map") for each in kernels if "out" not in each), kernels
+
+
+def test_what_is_dequantised_for_other_kernels_is_computed_once() -> None:
+    given = {"q": RANDOM.integers(0, 256, (5, 40), U8)}
+    net = after(
+        op("DequantizeLinear", "floats", "q s z", "f"),
+        op("F.softmax", "soft", "f", "a", dim=-1),
+        op("torch.cumsum", "sums", "f", "b", dim=1),
+        op("pnnx.Expression", "sum", "a b f", "y", expr="add(add(@0,@1),@2)"),
+        given=given,
+    )
+    (wanted,) = Session(net, backend="reference").run([*given.values()])
+    for host in HOSTS:
+        found, kernels = rounded_by(net, given, host)
+        assert np.abs(found.astype(int) - wanted).max() <= 1
+        assert [each for each in kernels if "floats" in each] == ["map floats"]
+
+
+@pytest.mark.parametrize("axis", [1, 2])
+def test_bytes_are_joined(axis: int) -> None:
+    given, weight = {"x": RANDOM.standard_normal((1, 16, 6, 5)).astype(F32)}, RANDOM.random((16, 16, 3, 3), F32)
+    net = built(
+        op("pnnx.Input", "in0", "", "x"),
+        *(op("pnnx.Attribute", name, "", name, data=array) for name, array in ROUNDED.items()),
+        op("nn.Conv2d", "conv", "x", "a", in_channels=16, out_channels=16, weight=weight, **CONV),
+        op("QuantizeLinear", "first", "a s z", "p"),
+        op("QuantizeLinear", "second", "x s z", "q"),
+        op("torch.cat", "join", "p q", "y", dim=axis),
+        op("pnnx.Output", "end", "y"),
+        _x=TensorSpec((1, 16, 6, 5), F32),
+    )  # fmt: skip
+    (wanted,) = Session(net, backend="reference").run([*given.values()])
+    for host in HOSTS:
+        found, _ = rounded_by(net, given, host)
+        assert np.abs(found.astype(int) - wanted).max() <= 1
+
+
+def test_a_dequantised_output_is_computed() -> None:
+    given = RANDOM.integers(0, 256, (5, 40), U8)
+    for level in LEVELS:
+        check(graph("DequantizeLinear", given, ROUNDED), given, level)
