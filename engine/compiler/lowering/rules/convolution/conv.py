@@ -13,9 +13,7 @@ from engine.compiler.lowering.fusion import as_image
 from engine.compiler.lowering.layout import BORDER_RULES, NO_BORDER, Border
 from engine.compiler.lowering.rules.composition import as_batch, fuse_images
 from engine.compiler.lowering.rules.convolution.conv_alternatives import (
-    lower_im2col,
     lower_swapped_axes,
-    prefers_im2col,
     prefers_swapped_axes,
 )
 from engine.compiler.lowering.rules.convolution.conv_geometry import (
@@ -77,8 +75,6 @@ def lower_conv(context: Context) -> Lowered:
     layer, pairs = plain_conv(given, x.shape[2:], kernel)
     if type(layer) is not conv.Conv:
         raise NotLoweredError("there is no kernel for it")
-    if not isinstance(weight, View) and not isinstance(bias, View) and prefers_im2col(context, layer, weight):
-        return lower_im2col(context, layer, weight, bias, pairs)
     edges: Sequence[KernelStep] = ()
     if layer.padding_mode != "zeros" and any(map(any, pairs)):
         x, edges = padded_image(context, x, pairs, conv.PADDING_MODES[layer.padding_mode])
