@@ -15,7 +15,6 @@ from engine.compiler.lowering.rules.products import (
     attention,
     complex_products,
     contraction,
-    einsum,
     fourier,
     group_query,
     integer_products,
@@ -40,7 +39,7 @@ __all__ = ["Lowering", "lower"]
 _RULES = (
     (conv, conv_transpose, deformable, complex_numbers, map, quantise, typed_functions, typed_maps),
     (embedding, gather, resize, sampling, scatter, constant_gather, constants, copies, padding, views),
-    (pool, attention, complex_products, contraction, einsum, fourier, group_query),
+    (pool, attention, complex_products, contraction, fourier, group_query),
     (integer_products, linear, matmul, spectrogram, networks, distances, extremes),
     (normalisation, norms, ordering, reductions, activations, functions, quantising, trees, vectors),
 )

@@ -14,20 +14,14 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from engine.compiler.kernels.expr import Apply, Expr, Number, Operand
-from engine.compiler.lowering.batched_matrices import (
-    PRODUCTS,
-    MatrixFactor,
-    ValueProduct,
-    batch_splits,
-    score_factors,
-    value_product_of,
-)
+from engine.compiler.lowering.batched_matrices import batch_splits
 from engine.compiler.lowering.rules.movement.views import RESHAPES
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
 from engine.ir.dims import is_same
 from engine.layers.elementwise.identity import Dropout, Identity, RawIdentity
 from engine.layers.indexing.masking import MaskedFill, Where
+from engine.layers.linear.matmul import Matmul
 from engine.layers.normalisation.softmax import Softmax
 from engine.passes.support.facts import trains
 from engine.tensor import Array, TensorSpec
@@ -76,16 +70,15 @@ class Chain:
     Args:
         inner: all operators but the last, in execution order.
         last: the product with the value.
-        query, columns: factors; columns is the key with its last dimensions exchanged.
-        value_product: the last product.
+        query, columns, value: factors; columns is the key with its last dimensions exchanged.
         batches: batch dimensions of the scores: of the first product, of the softmax, and the finest in between.
     """
 
     inner: tuple[RuntimeOperator, ...]
     last: RuntimeOperator
-    query: MatrixFactor
-    columns: MatrixFactor
-    value_product: ValueProduct
+    query: RuntimeOperand
+    columns: RuntimeOperand
+    value: RuntimeOperand
     scale: float
     scales: tuple[ChainScale, ...]
     masks: tuple[ChainMask, ...]
@@ -100,7 +93,7 @@ class Chain:
 def find_chains(lowering: Lowering) -> Iterator[Chain]:
     """Yield all chains of a graph."""
     for op in lowering.operators:
-        if type(op.definition) in PRODUCTS:
+        if _is_product(op):
             chain = _Search(lowering, op).chain()
             if chain is not None and not {*chain.names} & {*lowering.refused, *lowering.unfused}:
                 yield chain
@@ -130,7 +123,7 @@ class _Search:
             operand, following = op.outputs[0], self._next(op)
             if following is None:
                 return None
-            if self.is_weighed and type(following.definition) in PRODUCTS:
+            if self.is_weighed and _is_product(following):
                 return self._ended(following, operand)
             spec = self.lowering.spec(following.outputs[0])
             if spec is None or not _is_batch_of(spec, scores):
@@ -152,28 +145,23 @@ class _Search:
         return user if not user.layer.dynamic or isinstance(user.definition, RESHAPES) else None
 
     def _ended(self, last: RuntimeOperator, weights: RuntimeOperand) -> Chain | None:
-        factors, value_product = (
-            score_factors(self.lowering, self.first),
-            value_product_of(self.lowering, last, weights),
-        )
-        if factors is None or value_product is None:
-            return None
-        operands = [each.operand for each in (*factors, value_product.value)]
+        (query, columns), (first, value) = self.first.inputs, last.inputs
         result, scores = self.lowering.spec(last.outputs[0]), self.lowering.spec(weights)
-        if not all(map(_is_batch, [*map(self.lowering.spec, operands), result])):
+        if first is not weights or value is weights or result is None or scores is None:
             return None
-        if result is None or scores is None or value_product.in_order(result.shape)[:-2] != scores.shape[:-2]:
+        if not all(map(_is_batch, [*map(self.lowering.spec, (query, columns, value)), result])):
+            return None
+        if result.shape[:-2] != scores.shape[:-2]:
             return None
         finest = max(self.batches, key=len)
         if any(batch_splits(batch, finest) is None for batch in self.batches):
             return None
-        query, columns = factors
         return Chain(
             inner=tuple(self.inner),
             last=last,
             query=query,
             columns=columns,
-            value_product=value_product,
+            value=value,
             scale=self.scale,
             scales=tuple(self.scales),
             masks=tuple(self.masks),
@@ -259,6 +247,10 @@ class _Search:
         if not isinstance(value, np.ndarray) or value.dtype != FLOAT32 or value.shape[-1:] not in ((), (1,)):
             return False
         return bool(np.all((np.abs(value) < MAX_SCALE) & (np.abs(value) > 1 / MAX_SCALE)))
+
+
+def _is_product(op: RuntimeOperator) -> bool:
+    return type(op.definition) is Matmul and len(op.inputs) == 2
 
 
 def _reads(tree: Expr, operand: RuntimeOperand, inputs: Sequence[RuntimeOperand | Array]) -> bool:

@@ -22,6 +22,7 @@ from engine.graph.operator import RuntimeOperator
 from engine.ir.dims import hint
 from engine.layers.definition.layer import Layer
 from engine.layers.shape.join import Cat
+from engine.passes.support import permutations
 from engine.tensor import TensorSpec
 
 Border = tuple[int, int, int, int]
@@ -218,13 +219,22 @@ class LayoutPlan:
             if view is not None and (view.is_channels_last or not is_image):
                 self._granted.add(operand.name)
                 return view
-        if not is_image and self.outputs.count(operand.name) == 1:
-            return row_major(shape, dtype, MemorySpace.OUTPUT, self.outputs.index(operand.name))
+        if not is_image and (port := self._port(operand)) is not None:
+            return row_major(shape, dtype, MemorySpace.OUTPUT, port)
         if is_image:
             return channels_last(shape, self.border_for(operand), dtype)
         if self._is_read_in_rows(operand):
             return spaced_rows(shape, dtype)
         return row_major(shape, dtype) if order is None else ordered(shape, order, dtype)
+
+    def _port(self, operand: RuntimeOperand) -> int | None:
+        """Return the number of the one output that an operand is, or is in another shape; None if there is none."""
+        while operand.name not in self.outputs and len(operand.consumers) == 1:
+            (user,) = operand.consumers
+            if not isinstance(user.definition, permutations.VIEWS) or user.inputs[0] is not operand:
+                break
+            operand = user.outputs[0]
+        return self.outputs.index(operand.name) if self.outputs.count(operand.name) == 1 else None
 
     def checkpoint(self) -> None:
         """Make the slices granted so far final."""

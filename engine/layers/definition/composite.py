@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from contextlib import suppress
 from functools import update_wrapper
 from typing import Any, ClassVar, TypeAlias
 
@@ -55,7 +56,8 @@ class Composite(Layer):
             counts.append(layer.flops(first, *given) if isinstance(first, TensorSpec) else 0)
             return result
 
-        self.compose(counted, *operands)
+        with suppress(UnknownSizeError):
+            self.compose(counted, *operands)
         return sum(counts)
 
 

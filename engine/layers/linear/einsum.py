@@ -13,28 +13,35 @@ Labels are single characters; more than 18 of them go beyond ``z``, so any chara
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
-from typing import Final
-
-import numpy as np
+from typing import Any, Final, TypeAlias
 
 from engine.errors import ParameterError, ShapeError
-from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
+from engine.layers.creation.container import formula
+from engine.layers.definition.composite import CallLayer, Composite, UnknownSizeError
+from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations
 from engine.layers.definition.registry import register
-from engine.layers.linear.matmul import matmul
+from engine.layers.linear.matmul import Matmul
 from engine.layers.operands.axes import may_equal
-from engine.layers.operands.precision import working_dtype
+from engine.layers.reduction.reduction import Sum
+from engine.layers.shape.diagonal import Diagonal
+from engine.layers.shape.permute import Permute
+from engine.layers.shape.shape import Flatten, Squeeze, Unflatten, Unsqueeze
 from engine.limits import show_shape
-from engine.promotion import cast, promote_types
-from engine.tensor import Array, Dim, DType, Shape, TensorSpec, format_shape, product
+from engine.promotion import promote_types
+from engine.tensor import Dim, DType, Shape, TensorSpec, format_shape
 
 Labels = tuple[str, ...]
 
-# Most labels of numpy's einsum.
 _MOST_LABELS: Final = 52
+# Rows and columns from which a batch of products is as fast as one product with the batch as rows, and most labels of
+# such a batch.
+_BROAD, _MOST_BATCHES = 4, 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +101,7 @@ def _dots(width: int) -> Labels:
 
 
 @register("torch.einsum")
-class Einsum(Layer):
+class Einsum(Composite):
     """Sum of products of the operands over every label that is not in the output.
 
     Shapes:
@@ -110,25 +117,20 @@ class Einsum(Layer):
         sizes = _sizes(equation, shapes)
         return TensorSpec(tuple(sizes[label] for label in equation.output), _common([o.dtype for o in operands]))
 
-    def forward(self, *operands: Array) -> Array:
-        equation = self.labelled([operand.shape for operand in operands])
-        sizes = _sizes(equation, [operand.shape for operand in operands])
-        dtype = _common([operand.dtype for operand in operands])
-        arrays = [_expanded(cast(each, working_dtype(dtype)), term, sizes)
-                  for each, term in zip(operands, equation.terms, strict=True)]  # fmt: skip
-        with np.errstate(all="ignore"):
-            return cast(_evaluate(equation, arrays), dtype)
-
-    def flops(self, output: TensorSpec, *operands: object) -> int:
-        shapes = [operand.shape for operand in operands if isinstance(operand, TensorSpec)]
+    def compose(self, call: CallLayer, *operands: Any) -> Any:
+        shapes = [each.shape for each in operands]
         equation = self.labelled(shapes)
         sizes = _sizes(equation, shapes)
-        total, seen = 0, equation.terms[0]
-        for term in equation.terms[1:]:
-            labels = {*seen, *term}
-            total += 2 * (product(sizes[label] for label in labels) or 0)
-            seen = tuple(labels)
-        return total or product(shapes[0]) or 0
+        plain = [_plain(call, *each, sizes) for each in zip(operands, equation.terms, strict=True)]
+        used = Counter(chain.from_iterable(labels for _, labels in plain))
+        terms = [_alone(call, each, {*equation.output, *(each for each in used if used[each] > 1)}) for each in plain]
+        while len(terms) > 1:
+            first, second, *later = terms
+            needed = {*equation.output}.union(*(labels for _, labels in later))
+            output = _kept((*first[1], *second[1]), needed) if later else equation.output
+            terms = [_product(call, first, second, output, sizes), *later]
+        ((result, found),) = terms
+        return call(Permute(dims=tuple(found.index(label) for label in equation.output)), result)
 
     def labelled(self, shapes: Sequence[Shape]) -> Equation:
         """Return the equation with a label for every axis of operands of these shapes.
@@ -166,39 +168,109 @@ def _sizes(equation: Equation, shapes: Sequence[Shape]) -> dict[str, Dim]:
     return sizes
 
 
-def _expanded(array: Array, term: Labels, sizes: dict[str, Dim]) -> Array:
-    return np.broadcast_to(array, [sizes[label] or 0 for label in term])
+_Term: TypeAlias = tuple[Any, Labels]
+"""An operand, and the labels of its axes."""
 
 
-def _evaluate(equation: Equation, arrays: Sequence[Array]) -> Array:
-    """Contract from left to right, summing over a label as soon as it is no longer needed."""
-    result, labels = arrays[0], equation.terms[0]
-    for k, (array, term) in enumerate(zip(arrays[1:], equation.terms[1:], strict=True), start=2):
-        needed = {*equation.output, *[label for later in equation.terms[k:] for label in later]}
-        result, labels = _contract(result, labels, array, term, needed)
-    return _reduce(result, labels, equation.output)
+def _kept(labels: Labels, needed: Collection[str]) -> Labels:
+    return tuple(label for label in dict.fromkeys(labels) if label in needed)
 
 
-def _contract(a: Array, a_labels: Labels, b: Array, b_labels: Labels, needed: set[str]) -> tuple[Array, Labels]:
-    """Return the product of two operands, summed over labels that are no longer needed: batched matrix products."""
-    shared = [label for label in dict.fromkeys(a_labels) if label in b_labels]
-    batch = tuple(label for label in shared if label in needed)
-    summed = tuple(label for label in shared if label not in needed)
-    rows = tuple(label for label in dict.fromkeys(a_labels) if label not in shared and label in needed)
-    columns = tuple(label for label in dict.fromkeys(b_labels) if label not in shared and label in needed)
-    left, right = _reduce(a, a_labels, batch + rows + summed), _reduce(b, b_labels, batch + summed + columns)
-    sizes = left.shape[: len(batch) + len(rows)] + right.shape[len(batch) + len(summed) :]
-    nb, nr, ns = len(batch), len(rows), len(summed)
-    depth, lead = product(right.shape[nb : nb + ns]) or 0, left.shape[:nb]
-    left = left.reshape(*lead, product(left.shape[nb : nb + nr]) or 0, depth)
-    right = right.reshape(*lead, depth, product(right.shape[nb + ns :]) or 0)
-    stacked = matmul(left, right) if summed else left * right
-    return stacked.reshape(sizes), batch + rows + columns
+def _plain(call: CallLayer, x: Any, term: Labels, sizes: Mapping[str, Dim]) -> _Term:
+    """Return an operand without axes of size 1 where others have more, and with the diagonals of repeated labels."""
+    small = [axis for axis, label in enumerate(term) if x.shape[axis] == 1 != sizes[label]]
+    if any(sizes[term[axis]] is None for axis in small):
+        raise UnknownSizeError("sizes of a label")
+    if small:
+        x, term = call(Squeeze(dim=tuple(small)), x), tuple(each for k, each in enumerate(term) if k not in small)
+    while len({*term}) < len(term):
+        label = next(each for each in term if term.count(each) > 1)
+        first = term.index(label)
+        second = term.index(label, first + 1)
+        x = call(Diagonal(dim1=first, dim2=second), x)
+        term = (*(each for k, each in enumerate(term) if k not in (first, second)), label)
+    return x, term
 
 
-def _reduce(array: Array, labels: Labels, wanted: Labels) -> Array:
-    """Return diagonals of repeated labels, sums over unwanted ones, in the wanted order; a view without sums."""
-    if labels == wanted:
-        return array
-    numbers = {label: k for k, label in enumerate(dict.fromkeys(labels))}
-    return np.asarray(np.einsum(array, [numbers[each] for each in labels], [numbers[each] for each in wanted]))
+def _alone(call: CallLayer, operand: _Term, others: Collection[str]) -> _Term:
+    """Sum an operand over the labels that only it has."""
+    x, term = operand
+    lone = tuple(axis for axis, label in enumerate(term) if label not in others)
+    if not lone:
+        return operand
+    return call(Sum(dim=lone, dtype=x.dtype), x), tuple(label for label in term if label in others)
+
+
+def _product(call: CallLayer, first: _Term, second: _Term, output: Labels, sizes: Mapping[str, Dim]) -> _Term:
+    """Return the product of two operands, summed over the labels that are not in the output."""
+    summed = [label for label in first[1] if label not in output]
+    if not summed:
+        wide = [_arranged(call, each, output) for each in (first, second)]
+        return formula(call, "mul(@0,@1)", *wide), output
+    if output and output[-1] not in second[1]:  # columns are contiguous in the result
+        first, second = second, first
+    batch, rows, columns = _groups(first[1], second[1], output, sizes)
+    left = _merged(call, _arranged(call, first, (*batch, *rows, *summed)), len(batch) + len(rows), len(summed))
+    right = _merged(call, _arranged(call, second, (*batch, *summed, *columns)), len(batch), len(summed))
+    right = _merged(call, right, len(batch) + 1, len(columns))
+    if batch or not rows:  # otherwise any number of rows share the right matrix
+        left = _merged(call, left, len(batch), len(rows))
+    result = call(Matmul(), left, right)
+    result = _split(call, result, len(result.shape) - 1, [sizes[label] for label in columns])
+    if batch or not rows:
+        result = _split(call, result, len(batch), [sizes[label] for label in rows])
+    return result, (*batch, *rows, *columns)
+
+
+def _groups(
+    a: Labels, b: Labels, output: Labels, sizes: Mapping[str, Dim]
+) -> tuple[Sequence[str], Sequence[str], Sequence[str]]:
+    """Return the output's labels of the batch, of the rows and of the columns of a matrix product.
+
+    Rows and columns are those of one operand only. Unless all rows share one matrix, only the last row and the columns
+    behind it are taken, and all others are a batch, along which a matrix may be repeated; but not if these are few.
+    """
+    batch = [label for label in output if label in a and label in b]
+    rows, columns = ([label for label in output if label in term and label not in batch] for term in (a, b))
+    if (*rows, *columns) == output:
+        return batch, rows, columns
+    first = len(output)
+    while first and output[first - 1] not in a:
+        first -= 1
+    begin = first - (first > 0 and output[first - 1] not in b)
+    found = output[:begin], output[begin:first], output[first:]
+    pairs = [(_extent(few, sizes), _extent(all_, sizes)) for few, all_ in zip(found[1:], (rows, columns), strict=True)]
+    is_broad = all(few >= min(all_, _BROAD) for few, all_ in pairs)
+    return found if is_broad and begin <= _MOST_BATCHES else (batch, rows, columns)
+
+
+def _extent(labels: Sequence[str], sizes: Mapping[str, Dim]) -> float:
+    return math.prod(math.inf if (size := sizes[label]) is None else size for label in labels)
+
+
+def _arranged(call: CallLayer, operand: _Term, labels: Labels) -> Any:
+    """Return an operand with an axis for each label, of size 1 for those it lacks."""
+    x, term = operand
+    order = tuple(term.index(label) for label in labels if label in term)
+    x = x if order == tuple(range(len(order))) else call(Permute(dims=order), x)
+    for axis, label in enumerate(labels):
+        x = x if label in term else call(Unsqueeze(dim=(axis,)), x)
+    return x
+
+
+def _merged(call: CallLayer, x: Any, first: int, count: int) -> Any:
+    """Merge so many axes to one, which is new if there are none."""
+    if count == 1:
+        return x
+    return call(Flatten(start_dim=first, end_dim=first + count - 1) if count else Unsqueeze(dim=(first,)), x)
+
+
+def _split(call: CallLayer, x: Any, axis: int, sizes: Sequence[Dim]) -> Any:
+    """Split an axis into these sizes; none drop it."""
+    if len(sizes) == 1:
+        return x
+    if sizes.count(None) > 1:
+        raise UnknownSizeError("sizes of the rows or columns")
+    if not sizes:
+        return call(Squeeze(dim=(axis,)), x)
+    return call(Unflatten(dim=axis, sizes=tuple(-1 if size is None else size for size in sizes)), x)

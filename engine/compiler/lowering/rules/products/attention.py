@@ -14,7 +14,7 @@ from engine.compiler.kernels.attention.layout import choose_rows
 from engine.compiler.kernels.attention.rows import Mask
 from engine.compiler.kernels.expr import Operand, apply
 from engine.compiler.lowering.attention_chains import Chain, ChainMask
-from engine.compiler.lowering.batched_matrices import MatrixFactor, merge_batch, split_batch
+from engine.compiler.lowering.batched_matrices import merge_batch, split_batch
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.products.attention_operands import (
@@ -90,8 +90,8 @@ def lower_chain(context: Context, chain: Chain) -> Lowered:
     attn = AttentionOperands(
         query=query,
         key=derived(columns, columns.meta.swapaxes(-1, -2)),
-        value=_factor(context, chain.value_product.value, last, finest),
-        target=split_batch(chain.value_product.reordered(target), last, finest),
+        value=_factor(context, chain.value, last, finest),
+        target=split_batch(target, last, finest),
         masks=[_mask(context, mask, finest) for mask in chain.masks],
         scale=chain.scale,
         is_zero=False,
@@ -103,8 +103,8 @@ def lower_chain(context: Context, chain: Chain) -> Lowered:
     )
 
 
-def _factor(context: Context, factor: MatrixFactor, stack: Sequence[int], finest: Sequence[int]) -> View:
-    return split_batch(factor.reordered(context.stored(context.lowering.value(factor.operand))), stack, finest)
+def _factor(context: Context, factor: RuntimeOperand, stack: Sequence[int], finest: Sequence[int]) -> View:
+    return split_batch(context.stored(context.lowering.value(factor)), stack, finest)
 
 
 def _mask(context: Context, mask: ChainMask, finest: Sequence[int]) -> MaskView:

@@ -179,11 +179,17 @@ def test_gemm(transposed: tuple[bool, bool]) -> None:
         ("bhqk,bkhd->bqhd", ((2, 3, 5, 9), (2, 9, 3, 7))), ("ibnd,jbnd->bnij", ((5, 2, 3, 7), (9, 2, 3, 7))),
         ("ibh,hnd->ibnd", ((5, 2, 12), (12, 3, 7))), ("ibnd,hnd->ibh", ((5, 2, 3, 7), (12, 3, 7))),
         ("bij,bjk->bik", ((1, 5, 7), (4, 7, 9))), ("i,i->", ((7,), (7,))),
-        ("ij,j->i", ((5, 7), (7,))), ("bi,bi->b", ((5, 7), (5, 7))), ("ij,jk->ik", ((5, 1), (7, 9))),
+        ("ij,j->i", ((5, 7), (7,))), ("bi,bi->b", ((5, 7), (5, 7))),
     ],
 )  # fmt: skip
 def test_einsum_of_two_operands(equation: str, shapes: tuple[tuple[int, ...], ...]) -> None:
     check(net("torch.einsum", *shapes, equation=equation), *(random(*shape) for shape in shapes))
+
+
+def test_a_dimension_that_one_operand_repeats_is_summed_in_the_other() -> None:
+    check(
+        net("torch.einsum", (5, 1), (7, 9), equation="ij,jk->ik"), random(5, 1), random(7, 9), kernel="global_average"
+    )
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
