@@ -10,31 +10,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal
 
 from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import (
     Function,
     Index,
-    Module,
     Value,
-    as_value,
     constant,
-    is_dynamic,
     lanes_below,
     lanes_of,
     vector,
 )
-from engine.compiler.kernels.channels import fitting_lanes
 from engine.compiler.kernels.expr import Expr, emit
 from engine.compiler.kernels.functions import complex, half, math, typed
 from engine.compiler.kernels.functions.comparison import Truth
 from engine.compiler.kernels.functions.rounding import Code
 from engine.compiler.kernels.indexing.gather import OUTSIDE
-from engine.compiler.kernels.kernel import block_of, start
-from engine.compiler.kernels.map import Map, merge_loops, vector_loop
-from engine.ir.dims import hint, largest, smallest
+from engine.compiler.kernels.map import Map, map_loops
 
 Domain = Literal["float", "double", "i64", "u64", "pair"]
 FUNCTIONS: Mapping[Domain, Mapping[str, Callable[..., Value]]] = {
@@ -74,62 +67,30 @@ class Elements(Map):
     domain: Domain
     checked: tuple[Expr, ...] = ()
 
-    @cached_property
-    def blocking(self) -> tuple[int, int]:
-        """Return the rows, and the elements of a row, in a chunk."""
-        wanted = max(1, self.host.chunk_bytes // sum(STORED[each][1] for each in self.dtypes))
-        length = self.sizes[-1]
-        if hint(length) > wanted:
-            return 1, -(-wanted // self.lanes) * self.lanes
-        return smallest(self.rows, largest(1, wanted // length)), length
+    @property
+    def element_bytes(self) -> int:
+        return sum(STORED[each][1] for each in self.dtypes)
 
-    def emit(self, module: Module) -> None:
-        f, pointers, chunk = start(module, self, len(self.dtypes) + self.sets_fault_flag)
-        addresses, fault_flag = pointers[: len(self.dtypes)], pointers[-1]
-        rows, length = self.blocking
-        row_block, segment = f.divmod(chunk, -(-self.sizes[-1] // length))
-        with f.loop(*block_of(f, row_block, rows, self.rows)) as each:
-            indices = self._indices(f, each.index)
-            pairs = self._strided(addresses[0], addresses[1:])
-            at = [
-                f.at(base, self._offset(f, indices, strides), STORED[dtype][1])
-                for (base, strides), dtype in zip(pairs, self.dtypes, strict=True)
-            ]
-            self._emit_elements(f, at, fault_flag, *block_of(f, segment, length, self.sizes[-1]))
-        f.finish()
+    @property
+    def is_masked(self) -> bool:
+        return False
 
-    def _emit_elements(self, f: Function, at: Sequence[Value], fault_flag: Value, begin: Index, end: Index) -> None:
-        whole = self.sizes[-1] // self.lanes * self.lanes
-        rest = self.sizes[-1] - whole
-        if is_dynamic(rest):
-            with f.loop(begin, f.minimum(end, whole), self.lanes) as loop:
-                self._element(f, at, fault_flag, loop.index, self.lanes)
-            with f.when(f.compare("eq", as_value(end), as_value(self.sizes[-1]))), f.loop(whole, end) as loop:
-                self._element(f, at, fault_flag, loop.index, 1)
-            return
-        if whole:
-            with f.loop(begin, f.minimum(end, whole), self.lanes) as loop:
-                self._element(f, at, fault_flag, loop.index, self.lanes)
-        if rest:
-            if isinstance(end, int):
-                self._element(f, at, fault_flag, whole, rest)
-            else:
-                with f.when(f.compare("eq", end, as_value(self.sizes[-1]))):
-                    self._element(f, at, fault_flag, whole, rest)
+    def address(self, f: Function, number: int, base: Value, offset: Index) -> Value:
+        return f.at(base, offset, STORED[self.dtypes[number]][1])
 
-    def _element(self, f: Function, at: Sequence[Value], fault_flag: Value, index: Index, count: int) -> None:
-        (target, *operands), (dtype, *dtypes) = at, self.dtypes
-        values = [
-            to_domain(f, self._load(f, address, index, count, strides[-1], each), each, self.domain, self.host)
-            for address, strides, each in zip(operands, self.operands, dtypes, strict=True)
-        ]
-        type_ = _registers(self.lanes, self.domain)
+    def load(self, f: Function, number: int, at: Value, index: Index, count: int) -> Value:
+        dtype = self.dtypes[1 + number]
+        value = self._load(f, at, index, count, self.operands[number][-1], dtype)
+        return to_domain(f, value, dtype, self.domain, self.host)
+
+    def store(self, f: Function, at: Sequence[Value], index: Index, count: int, values: Sequence[Value]) -> None:
+        dtype, type_ = self.dtypes[0], _registers(self.lanes, self.domain)
         result = emit(f, self.tree, values, type_, FUNCTIONS[self.domain])
         is_pair = self.domain == "pair"
         stored = _converted_complex(f, result, dtype) if is_pair else to_dtype(f, result, dtype, self.host)
-        self._store(f, stored, target, index, count, dtype)
+        self._store(f, stored, at[0], index, count, dtype)
         for each in self.checked:
-            self._check(f, emit(f, each, values, type_, FUNCTIONS[self.domain]), count, fault_flag)
+            self._check(f, emit(f, each, values, type_, FUNCTIONS[self.domain]), count, at[-1])
 
     def _check(self, f: Function, value: Value, count: int, fault_flag: Value) -> None:
         """Raise the fault flag where a condition holds for any valid lane."""
@@ -263,16 +224,11 @@ def make_elements(
     Args:
         checked: conditions none of which may hold; see ``Elements``.
     """
-    merged = merge_loops(shape, strides) or [(1, tuple(1 for _ in strides))]
     lanes = max(1, host.lanes if domain == "float" else host.lanes // 2)
-    merged.append(merged.pop(vector_loop(merged, lanes)))
     kind = CheckedElements if checked else Elements
     return kind(
-        sizes=tuple(size for size, _ in merged),
-        target=tuple(each[0] for _, each in merged),
-        operands=tuple(tuple(each[1 + k] for _, each in merged) for k in range(len(strides) - 1)),
+        **map_loops(shape, strides, lanes),
         tree=tree,
-        lanes=fitting_lanes(merged[-1][0], lanes),
         dtypes=tuple(dtypes),
         domain=domain,
         checked=tuple(checked),

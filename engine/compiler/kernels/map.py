@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, as_value, is_dynamic, vector
@@ -49,11 +49,16 @@ class Map(Kernel):
         """Return the iterations of all loops but the last."""
         return math.prod(self.sizes[:-1])
 
+    @property
+    def element_bytes(self) -> int:
+        """Return the bytes of an element of the target and of all operands."""
+        return 4 * (1 + len(self.operands))
+
     @cached_property
     def blocking(self) -> tuple[int, int]:
         """Return the rows, and the elements of a row, in a chunk."""
         n_bytes, most = self.host.chunk_bytes, 2 * self.host.chunk_flops
-        wanted = max(1, n_bytes // max(4 * (1 + len(self.operands)), n_bytes * max(1, cost(self.tree)) // most))
+        wanted = max(1, n_bytes // max(self.element_bytes, n_bytes * max(1, cost(self.tree)) // most))
         length = self.sizes[-1]
         if hint(length) > wanted:
             return 1, -(-wanted // self.lanes) * self.lanes
@@ -74,58 +79,33 @@ class Map(Kernel):
         return derived(dynamic, blocking=(sizes.dynamic_count(rows), sizes.dynamic_count(length)))
 
     def emit(self, module: Module) -> None:
-        f, (target, *operands), chunk = start(module, self, 1 + len(self.operands))
+        f, pointers, chunk = start(module, self, 1 + len(self.operands) + self.sets_fault_flag)
         rows, length = self.blocking
         row_block, segment = f.divmod(chunk, -(-self.sizes[-1] // length))
         with f.loop(*block_of(f, row_block, rows, self.rows)) as each:
-            indices = self._indices(f, each.index)
-            at = [f.at(base, self._offset(f, indices, strides)) for base, strides in self._strided(target, operands)]
-            self._emit_row(f, at[0], at[1:], *block_of(f, segment, length, self.sizes[-1]))
+            indices = loop_indices(f, each.index, self.sizes)
+            strided = enumerate(zip(pointers, (self.target, *self.operands), strict=False))
+            at = [self.address(f, k, base, offset_of(f, indices, strides)) for k, (base, strides) in strided]
+            self._emit_row(f, [*at, *pointers[len(at) :]], *block_of(f, segment, length, self.sizes[-1]))
         f.finish()
 
-    def _strided(self, target: Value, operands: Sequence[Value]) -> list[tuple[Value, tuple[int, ...]]]:
-        return [(target, self.target), *zip(operands, self.operands, strict=True)]
-
-    def _indices(self, f: Function, row: Index) -> list[Index]:
-        """Emit the index along every loop but the last."""
-        indices: list[Index] = []
-        for size in reversed(self.sizes[1:-1]):
-            row, index = f.divmod(row, size)
-            indices.append(index)
-        return [row, *reversed(indices)] if len(self.sizes) > 1 else []
-
-    def _offset(self, f: Function, indices: Sequence[Index], strides: Sequence[int]) -> Index:
-        offset: Index = 0
-        for index, stride in zip(indices, strides, strict=False):
-            offset = f.add(offset, f.mul(index, stride))
-        return offset
-
-    def _emit_row(self, f: Function, target: Value, operands: Sequence[Value], begin: Index, end: Index) -> None:
+    def _emit_row(self, f: Function, at: Sequence[Value], begin: Index, end: Index) -> None:
         """Emit elements begin .. end of one row; its last vector may be partial."""
-        type_ = vector(self.lanes)
-        shared = {
-            k: f.splat(f.load("float", at), self.lanes)
-            for k, (at, strides) in enumerate(zip(operands, self.operands, strict=True))
-            if strides[-1] == 0
-        }
+        steps = enumerate(strides[-1] for strides in self.operands)
+        shared = {k: self.load(f, k, at[1 + k], 0, self.lanes) for k, step in steps if step == 0}
         whole = self.sizes[-1] // self.lanes * self.lanes
         rest = self.sizes[-1] - whole
 
         def element(index: Index, count: int) -> None:
-            def load(at: Value, stride: int) -> Value:
-                return f.load_lanes(type_, f.at(at, f.mul(index, stride)), count, stride)
-
-            pairs = enumerate(zip(operands, self.operands, strict=True))
-            values = [shared[k] if k in shared else load(at, strides[-1]) for k, (at, strides) in pairs]
-            result = emit(f, self.tree, values, type_)
-            f.store_lanes(result, f.at(target, f.mul(index, self.target[-1])), count, self.target[-1])
+            numbers = range(len(self.operands))
+            values = [shared[k] if k in shared else self.load(f, k, at[1 + k], index, count) for k in numbers]
+            self.store(f, at, index, count, values)
 
         if is_dynamic(whole) or whole:
             with f.loop(begin, f.minimum(end, whole), self.lanes) as loop:
                 element(loop.index, self.lanes)
         # A dynamic remainder may be empty: with masks no lane is active then; without masks it is a scalar loop.
-        is_masked = self.lanes > 1 and all(strides[-1] in (0, 1) for strides in (self.target, *self.operands))
-        if is_dynamic(rest) and not is_masked:
+        if is_dynamic(rest) and not self.is_masked:
             with f.loop(f.maximum(begin, whole), end) as loop:
                 element(loop.index, 1)
         elif is_dynamic(rest) or rest:
@@ -135,22 +115,63 @@ class Map(Kernel):
                 with f.when(f.compare("eq", end, as_value(self.sizes[-1]))):
                     element(whole, rest)
 
+    @property
+    def is_masked(self) -> bool:
+        """Return whether masks select the elements of a partial vector."""
+        return self.lanes > 1 and all(strides[-1] in (0, 1) for strides in (self.target, *self.operands))
+
+    def address(self, f: Function, number: int, base: Value, offset: Index) -> Value:
+        """Emit the address of an element of the target, number 0, or of an operand."""
+        return f.at(base, offset)
+
+    def load(self, f: Function, number: int, at: Value, index: Index, count: int) -> Value:
+        """Emit a vector of an operand with ``count`` elements from ``index`` on; one in all lanes if it is shared."""
+        stride = self.operands[number][-1]
+        if stride == 0:
+            return f.splat(f.load("float", at), self.lanes)
+        return f.load_lanes(vector(self.lanes), f.at(at, f.mul(index, stride)), count, stride)
+
+    def store(self, f: Function, at: Sequence[Value], index: Index, count: int, values: Sequence[Value]) -> None:
+        """Emit the result of a vector of every operand, and its store; ``at`` are the addresses of the row."""
+        result, stride = emit(f, self.tree, values, vector(self.lanes)), self.target[-1]
+        f.store_lanes(result, f.at(at[0], f.mul(index, stride)), count, stride)
+
+
+def loop_indices(f: Function, row: Index, sizes: Sequence[int]) -> list[Index]:
+    """Emit the index along every loop but the last, from the number of a row."""
+    indices: list[Index] = []
+    for size in reversed(sizes[1:-1]):
+        row, index = f.divmod(row, size)
+        indices.append(index)
+    return [row, *reversed(indices)] if len(sizes) > 1 else []
+
+
+def offset_of(f: Function, indices: Sequence[Index], strides: Sequence[int]) -> Index:
+    """Emit the offset of an element from its indices along the first loops."""
+    offset: Index = 0
+    for index, stride in zip(indices, strides, strict=False):
+        offset = f.add(offset, f.mul(index, stride))
+    return offset
+
 
 def make_map(
     shape: Sequence[int], target: Sequence[int], operands: Sequence[Sequence[int]], tree: Expr, host: Host
 ) -> Map:
     """Return the map over ``shape`` whose target and operands have these strides."""
-    merged = merge_loops(shape, [target, *operands])
-    merged = merged or [(1, (1, *(1 for _ in operands)))]
-    merged.append(merged.pop(vector_loop(merged, host.lanes)))
-    return Map(
-        sizes=tuple(size for size, _ in merged),
-        target=tuple(strides[0] for _, strides in merged),
-        operands=tuple(tuple(strides[1 + k] for _, strides in merged) for k in range(len(operands))),
-        tree=tree,
-        lanes=fitting_lanes(hint(merged[-1][0]), host.lanes),
-        host=host,
-    )
+    return Map(**map_loops(shape, [target, *operands], host.lanes), tree=tree, host=host)
+
+
+def map_loops(shape: Sequence[int], strides: Sequence[Sequence[int]], lanes: int) -> dict[str, Any]:
+    """Return the fields of a map that describe its loops."""
+    merged = merge_loops(shape, strides) or [(1, tuple(1 for _ in strides))]
+    merged.append(merged.pop(vector_loop(merged, lanes)))
+    by_tensor = [tuple(steps[k] for _, steps in merged) for k, _ in enumerate(strides)]
+    return {
+        "sizes": tuple(size for size, _ in merged),
+        "target": by_tensor[0],
+        "operands": tuple(by_tensor[1:]),
+        "lanes": fitting_lanes(hint(merged[-1][0]), lanes),
+    }
 
 
 def merge_loops(shape: Sequence[int], strides: Sequence[Sequence[int]]) -> list[tuple[int, tuple[int, ...]]]:

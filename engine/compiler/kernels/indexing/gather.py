@@ -19,6 +19,7 @@ from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, as
 from engine.compiler.kernels.channels import fitting_lanes
 from engine.compiler.kernels.folding import SIDE_BY_SIDE, walk_row
 from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, block_of, derived, start
+from engine.compiler.kernels.map import loop_indices, offset_of
 from engine.compiler.kernels.target import Target
 from engine.ir.dims import is_symbolic, largest, smallest
 
@@ -160,11 +161,11 @@ class ElementGather(Kernel):
         f, (target, source, *indices, fault_flag), chunk = start(module, self, 3 + len(self.positions))
         is_shared = all(each.strides[-1] == 0 for each in self.positions)
         with f.loop(*block_of(f, chunk, self.block, self.rows)) as row:
-            loop_indices = self._loop_indices(f, row.index)
-            out = f.at(target, _offset(f, loop_indices, self.target), self.element)
-            line = f.at(source, _offset(f, loop_indices, self.source), self.element)
+            indices_ = loop_indices(f, row.index, self.sizes)
+            out = f.at(target, offset_of(f, indices_, self.target), self.element)
+            line = f.at(source, offset_of(f, indices_, self.source), self.element)
             at = [
-                f.at(base, _offset(f, loop_indices, each.strides), each.bits // 8)
+                f.at(base, offset_of(f, indices_, each.strides), each.bits // 8)
                 for base, each in zip(indices, self.positions, strict=True)
             ]
             if is_shared:
@@ -174,14 +175,6 @@ class ElementGather(Kernel):
                     address = f.at(line, f.mul(column.index, self.source[-1]), self.element)
                     self._move(f, out, column.index, self._picked(f, address, at, column.index, fault_flag), 0)
         f.finish()
-
-    def _loop_indices(self, f: Function, row: Index) -> list[Index]:
-        """Emit the index along every loop but the last."""
-        found: list[Index] = []
-        for size in reversed(self.sizes[1:-1]):
-            row, index = f.divmod(row, size)
-            found.append(index)
-        return [row, *reversed(found)] if len(self.sizes) > 1 else []
 
     def _picked(self, f: Function, line: Value, at: Sequence[Value], column: Index, fault_flag: Value) -> Value:
         """Emit the address of the indexed element."""
@@ -214,10 +207,3 @@ class ElementGather(Kernel):
         type_ = vector(lanes, ELEMENTS[self.element])
         value = f.load(type_, f.at(line, f.mul(by, self.source[-1]), self.element), self.element)
         f.store(value, f.at(out, f.mul(to, self.target[-1]), self.element), self.element)
-
-
-def _offset(f: Function, indices: Sequence[Index], strides: Sequence[int]) -> Index:
-    offset: Index = 0
-    for index, stride in zip(indices, strides, strict=False):
-        offset = f.add(offset, f.mul(index, stride))
-    return offset

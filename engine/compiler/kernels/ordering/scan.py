@@ -6,41 +6,51 @@ Arguments: source, target; both (outer, size, inner) and contiguous.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Final, Literal, Self, TypeAlias
 
-from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, constant, vector
-from engine.compiler.kernels.channels import fitting_lanes
+from engine.compiler.codegen.ir import Module, Sizes, Value, constant, hint, vector
 from engine.compiler.kernels.elements import FUNCTIONS, STORED, Domain, to_domain, to_dtype
-from engine.compiler.kernels.functions.activation import FLOATS
 from engine.compiler.kernels.kernel import Lines, block_of, derived, start
 
-_FOLDS: Mapping[str, Callable[[Function, Value, Value], Value]] = {
-    "sum": Function.fadd,
-    "product": Function.fmul,
-    "logarithm": FLOATS.logaddexp,
+Mode: TypeAlias = Literal["sum", "product", "logarithm"]
+# Function of each mode, and the number it begins with.
+_FOLDS: Final[Mapping[Mode, tuple[str, float]]] = {
+    "sum": ("add", 0),
+    "product": ("mul", 1),
+    "logarithm": ("logaddexp", -math.inf),
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scan(Lines):
-    """Cumulative operation."""
+    """Cumulative operation; integers wrap.
+
+    Args:
+        dtypes: of the source and the target.
+        domain: type computed in.
+    """
 
     kind = "scan"
-    mode: Literal["sum", "product", "logarithm"]
+    mode: Mode
     outer: int
     size: int
     inner: int
+    dtypes: tuple[str, str]
+    domain: Domain
 
     @property
     def lanes(self) -> int:
-        """Return the vector width."""
-        return fitting_lanes(self.inner, self.host.lanes)
+        """Return the vector width, at most a line."""
+        lanes, line = self.host.lanes if self.domain == "float" else max(1, self.host.lanes // 2), hint(self.inner)
+        while lanes > line:
+            lanes //= 2
+        return lanes
 
     @property
     def panels(self) -> int:
-        """Return the vectors of the inner elements."""
+        """Return the vectors of the inner elements; the last is shifted back to be whole."""
         return -(-self.inner // self.lanes)
 
     @property
@@ -49,7 +59,7 @@ class Scan(Lines):
 
     @property
     def line_bytes(self) -> int:
-        return 8 * self.size * self.lanes
+        return self.size * self.lanes * sum(STORED[each][1] for each in self.dtypes)
 
     @property
     def flops(self) -> int:
@@ -60,66 +70,18 @@ class Scan(Lines):
 
     def emit(self, module: Module) -> None:
         f, (source, target), chunk = start(module, self, 2)
-        rest = self.inner - (self.panels - 1) * self.lanes
+        (dtype, result), (name, first) = self.dtypes, _FOLDS[self.mode]
+        (element, size), result_size, fold = STORED[dtype], STORED[result][1], FUNCTIONS[self.domain][name]
+        neutral = constant(first, vector(self.lanes, self.domain))
         with f.loop(*block_of(f, chunk, self.block, self.outer * self.panels)) as each:
             outer, panel = f.divmod(each.index, self.panels)
-            first = f.add(f.mul(outer, self.size * self.inner), f.mul(panel, self.lanes))
-            at = f.at(source, first), f.at(target, first)
-            if self.panels == 1:
-                self._walk(f, *at, rest)
-            else:
-                is_whole = f.less(panel, self.panels - 1)
-                with f.when(is_whole):
-                    self._walk(f, *at, self.lanes)
-                with f.unless(is_whole):
-                    self._walk(f, *at, rest)
-        f.finish()
-
-    def _walk(self, f: Function, source: Value, target: Value, count: int) -> None:
-        first = {"sum": 0.0, "product": 1.0, "logarithm": -math.inf}[self.mode]
-        neutral = constant(first, vector(self.lanes))
-        with f.loop(0, self.size, carry=[neutral]) as step:
-            offset: Index = f.mul(step.index, self.inner)
-            x = f.load_lanes(vector(self.lanes), f.at(source, offset), count)
-            total = _FOLDS[self.mode](f, step.carried[0], x)
-            f.store_lanes(total, f.at(target, offset), count)
-            step.carry([total])
-
-
-@dataclass(frozen=True, kw_only=True)
-class TypedScan(Scan):
-    """Cumulative operation of other dtypes; integers wrap.
-
-    Args:
-        dtypes: of the source and the target.
-        domain: type computed in.
-    """
-
-    dtypes: tuple[str, str]
-    domain: Domain
-
-    @property
-    def lanes(self) -> int:
-        """Return the largest vector width that divides a line evenly."""
-        return math.gcd(self.inner, max(1, self.host.lanes // 2))
-
-    @property
-    def line_bytes(self) -> int:
-        return 16 * self.size * self.lanes
-
-    def emit(self, module: Module) -> None:
-        f, (source, target), chunk = start(module, self, 2)
-        (dtype, result), add = self.dtypes, FUNCTIONS[self.domain]["add" if self.mode == "sum" else "mul"]
-        (element, size), (_, result_size) = STORED[dtype], STORED[result]
-        neutral = constant(0 if self.mode == "sum" else 1, vector(self.lanes, self.domain))
-        with f.loop(*block_of(f, chunk, self.block, self.outer * self.panels)) as each:
-            outer, panel = f.divmod(each.index, self.panels)
-            first = f.add(f.mul(outer, self.size * self.inner), f.mul(panel, self.lanes))
+            inner = f.minimum(f.mul(panel, self.lanes), self.inner - self.lanes)
+            begin = f.add(f.mul(outer, self.size * self.inner), inner)
             with f.loop(0, self.size, carry=[neutral]) as step:
-                offset = f.add(first, f.mul(step.index, self.inner))
+                offset = f.add(begin, f.mul(step.index, self.inner))
                 x = f.load(vector(self.lanes, element), f.at(source, offset, size), size)
                 number = to_domain(f, x, dtype, self.domain, self.host)
-                total = add(f, step.carried[0], Value(number.text, number.type))
+                total = fold(f, step.carried[0], Value(number.text, number.type))
                 f.store(to_dtype(f, total, result, self.host), f.at(target, offset, result_size), result_size)
                 step.carry([total])
         f.finish()

@@ -6,11 +6,12 @@ Arguments: source, target, further arguments of the kernel, operands of the epil
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
+from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, constant, vector
 from engine.compiler.kernels.channels import fitting_lanes
 from engine.compiler.kernels.folding import SIDE_BY_SIDE, load_or, walk_row
@@ -34,6 +35,11 @@ class RowKernel(Kernel):
     source: int
     target: int
     epilogue: Epilogue = field(default_factory=Epilogue)
+
+    @classmethod
+    def of(cls, shape: Sequence[int], strides: tuple[int, int], host: Host, **options: Any) -> Self:
+        """Return the kernel for rows of this shape, with the row strides of the source and of the results."""
+        return cls(rows=shape[0], columns=shape[1], source=strides[0], target=strides[1], host=host, **options)
 
     @property
     @abstractmethod

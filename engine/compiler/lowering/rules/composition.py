@@ -52,10 +52,7 @@ class Composition:
         """
         if domain is None:
             domain = "double" if self.context.dtype == np.float64 else "float"
-        seen = [target, *(derived(each, each.meta.broadcast_to(target.shape)) for each in operands)]
-        strides, dtypes = [each.strides for each in seen], [each.dtype.name for each in seen]
-        kernel = make_elements(target.shape, strides, dtypes, tree, domain, self.context.lowering.host)
-        self.steps.append(self.context.step(kernel, *seen))
+        self.steps.append(elements_step(self.context, target, tree, operands, domain))
 
     def each(self, tree: Expr, x: View, *operands: View) -> View:
         """Compute an expression of a tensor and operands that broadcast to it, in new memory of its order."""
@@ -72,14 +69,7 @@ class Composition:
         rows, copies = folded_rows(self.context, x, axes)
         self.steps.extend(copies)
         flat = derived(target, target.meta.reshape(-1))
-        kernel = RowReduction(
-            mode=mode,
-            rows=rows.shape[0],
-            columns=rows.shape[1],
-            source=rows.strides[0],
-            target=flat.strides[0],
-            host=self.context.host,
-        )
+        kernel = RowReduction.of(rows.shape, (rows.strides[0], flat.strides[0]), self.context.host, mode=mode)
         self.steps.append(self.context.step(kernel, rows, flat))
         return target
 
@@ -127,6 +117,17 @@ class Composition:
         moved = substitute(tree, [Operand(index + 1) for index, _ in enumerate(operands)])
         lowered = finished(self.context, Fused(operand, moved, operands, (self.context.op.name,)))
         return Lowered(views=lowered.views, steps=[*self.steps, *lowered.steps], fusions=lowered.fusions)
+
+
+def elements_step(
+    context: Context, target: View, tree: Expr, operands: Sequence[View], domain: Domain, checked: Sequence[Expr] = ()
+) -> KernelStep:
+    """Return the step of an expression of operands of any dtypes that broadcast to the target; see ``Elements``."""
+    seen = [target, *(derived(each, each.meta.broadcast_to(target.shape)) for each in operands)]
+    strides, dtypes = [each.strides for each in seen], [each.dtype.name for each in seen]
+    return context.step(
+        make_elements(target.shape, strides, dtypes, tree, domain, context.lowering.host, checked), *seen
+    )
 
 
 def folded_rows(context: Context, x: View, axes: Sequence[int]) -> tuple[View, Sequence[KernelStep]]:

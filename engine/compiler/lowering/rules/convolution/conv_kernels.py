@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
+from typing import Any
 
 from engine.compiler.kernels.convolution.conv import Conv
 from engine.compiler.kernels.convolution.depthwise import Depthwise
@@ -37,24 +38,26 @@ def kernel_of(
         source: strides of the image with its border.
     """
     n, channels, rows, columns = shape = result.image.shape
-    target, epilogue = raw_strides(result.image), result.epilogue
-    geometry = context, result, parameters, weight, source, target
+    target, epilogue, host = raw_strides(result.image), result.epilogue, context.host
+    given = context, result, parameters, weight, source, target
     is_depthwise = len(weight) == parameters.groups and weight.shape[1] == 1 and parameters.groups > 1
     if is_depthwise and parameters.words == "float":
-        return _depthwise(context, result, parameters, source, target)
+        geometry = parameters.kernel, parameters.stride, parameters.dilation
+        tile = choose_depthwise_tile(host, rows if parameters.depth is None else 1, columns, *geometry)
+        return Depthwise(channels=channels, tile=tile, **_geometry(context, result, parameters, source, target))
     size = None
     if parameters.kernel == (1, 1) and parameters.stride == (1, 1):
         size = _flattened((source, target, *epilogue.operands), n, rows, columns, parameters.depth is None)
-    grouped = _grouped(*geometry, size or (n, rows, columns))
+    grouped = _grouped(*given, size or (n, rows, columns))
     if grouped is not None:
         return grouped
-    if 2 * channels <= context.host.lanes * parameters.groups:
-        dots = dots_of(context, direct(*geometry, size=size))
+    if 2 * channels <= host.lanes * parameters.groups:
+        dots = dots_of(context, direct(*given, size=size))
         if dots is not None:
             return dots
     filtering = winograd_filtering(context, parameters, weight, shape) if parameters.words == "float" else None
     if filtering is None:
-        return direct(*geometry, size=size)
+        return direct(*given, size=size)
     images, down, across = hint(_of_one_phase(shape, parameters))
     sizes = down, across, weight.shape[1], channels, images
     kernel = Winograd(
@@ -66,10 +69,10 @@ def kernel_of(
         source=source,
         target=target,
         filtering=filtering,
-        blocking=choose_blocking(context.host, filtering, *sizes, planes=parameters.planes),
+        blocking=choose_blocking(host, filtering, *sizes, planes=parameters.planes),
         dilation=parameters.dilation[1],
         depth=parameters.depth,
-        host=context.host,
+        host=host,
         epilogue=epilogue,
     )
     if filtering.stride == 1:  # otherwise a filter value meets several adjacent tiles
@@ -77,27 +80,30 @@ def kernel_of(
     return kernel
 
 
-def _depthwise(
-    context: Context, result: Result, parameters: ConvParameters, source: Strides, target: Strides
-) -> Depthwise:
-    """Return the kernel of a convolution with one filter a channel."""
-    n, channels, rows, columns = result.image.shape
-    geometry = parameters.kernel, parameters.stride, parameters.dilation
-    return Depthwise(
-        batch=n,
-        rows=rows,
-        columns=columns,
-        channels=channels,
-        kernel=parameters.kernel,
-        stride=parameters.stride,
-        dilation=parameters.dilation,
-        source=source,
-        target=target,
-        tile=choose_depthwise_tile(context.host, rows if parameters.depth is None else 1, columns, *geometry),
-        depth=parameters.depth,
-        host=context.host,
-        epilogue=result.epilogue,
-    )
+def _geometry(
+    context: Context,
+    result: Result,
+    parameters: ConvParameters,
+    source: Strides,
+    target: Strides,
+    size: tuple[int, int, int] | None = None,
+) -> dict[str, Any]:
+    """Return the fields that kernels have in common; see ``direct``."""
+    batch, _, height, width = result.image.shape
+    n, rows, columns = size or (batch, height, width)
+    return {
+        "batch": n,
+        "rows": rows,
+        "columns": columns,
+        "kernel": parameters.kernel,
+        "stride": parameters.stride,
+        "dilation": parameters.dilation,
+        "source": source,
+        "target": target,
+        "depth": parameters.depth,
+        "host": context.host,
+        "epilogue": result.epilogue,
+    }
 
 
 def _grouped(
@@ -113,33 +119,16 @@ def _grouped(
     packed = PackedGroups(weight.shape[1], len(weight) // parameters.groups, parameters.groups, context.host.lanes)
     if parameters.words != "float" or not is_faster(context.host, packed, parameters.kernel[1]):
         return None
-    (n, rows, columns), (down, across) = size, parameters.kernel
-    tile = choose_grouped_tile(
-        context.host,
-        rows,
-        columns,
-        (parameters.planes * down, across),
-        parameters.stride[1],
-        parameters.dilation[1],
-        packed.inputs,
-    )
+    (_, rows, columns), (down, across) = size, parameters.kernel
+    taps = parameters.planes * down, across
+    spacing = parameters.stride[1], parameters.dilation[1]
     return GroupedConv(
-        batch=n,
-        rows=rows,
-        columns=columns,
         in_channels=packed.inputs,
         out_channels=len(weight),
         outputs=packed.outputs,
         groups=1,
-        kernel=parameters.kernel,
-        stride=parameters.stride,
-        dilation=parameters.dilation,
-        source=source,
-        target=target,
-        tile=tile,
-        depth=parameters.depth,
-        host=context.host,
-        epilogue=result.epilogue,
+        tile=choose_grouped_tile(context.host, rows, columns, taps, *spacing, packed.inputs),
+        **_geometry(context, result, parameters, source, target, size),
     )
 
 
@@ -218,38 +207,20 @@ def direct(
         size: images, rows and columns, where they are not the result's own.
         panel_sizes: vectors that a panel may have.
     """
-    batch, _, height, width = result.image.shape
-    n, rows, columns = size or (batch, height, width)
-    out_channels = len(weight) // parameters.groups
-    arithmetic = ARITHMETIC[parameters.words]
+    geometry = _geometry(context, result, parameters, source, target, size)
+    out_channels, arithmetic = len(weight) // parameters.groups, ARITHMETIC[parameters.words]
     in_channels = -(-weight.shape[1] // arithmetic.numbers)
     taps = parameters.planes * in_channels * parameters.kernel[0] * parameters.kernel[1]
+    sizes = geometry["rows"], geometry["columns"], out_channels, taps
     return Conv(
-        batch=n,
-        rows=rows,
-        columns=columns,
         in_channels=in_channels,
         out_channels=out_channels,
         groups=parameters.groups,
-        kernel=parameters.kernel,
-        stride=parameters.stride,
-        dilation=parameters.dilation,
-        source=source,
-        target=target,
-        tile=choose_tile(
-            arithmetic.tiling_host(context.host),
-            rows,
-            columns,
-            out_channels,
-            taps,
-            panel_sizes,
-        ),
-        host=context.host,
-        epilogue=result.epilogue,
+        tile=choose_tile(arithmetic.tiling_host(context.host), *sizes, panel_sizes),
         packed_kernel=(weight.shape[3], weight.shape[4]),
         first_tap=first_tap,
-        depth=parameters.depth,
         words=parameters.words,
+        **geometry,
     )
 
 

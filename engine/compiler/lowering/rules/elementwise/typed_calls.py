@@ -11,11 +11,12 @@ from typing import TypeAlias
 
 import numpy as np
 
-from engine.compiler.kernels.elements import COMPUTED, FUNCTIONS, Domain, make_elements
+from engine.compiler.kernels.elements import COMPUTED, FUNCTIONS, Domain
 from engine.compiler.kernels.expr import Apply, Expr, Number, Operand, apply, is_moderate, operands_of, substitute
 from engine.compiler.kernels.functions.typed import DIVISIONS
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, derived
+from engine.compiler.lowering.rules.composition import elements_step
+from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError
 from engine.compiler.lowering.terms.functions import LARGEST_POWER, power
 from engine.compiler.lowering.terms.functions import function as real_function
 from engine.compiler.storage import FLOAT32, View, like, row_major
@@ -232,17 +233,8 @@ class Calls:
         places = [Operand(used.index(k)) if k in used else Number(0) for k in range(len(self.views))]
         views = [self.views[k] for k in used]
         target = row_major(spec.sizes, spec.dtype) if target is None else target
-        seen = [target, *(derived(each, each.meta.broadcast_to(spec.sizes)) for each in views)]
-        kernel = make_elements(
-            spec.sizes,
-            [each.strides for each in seen],
-            [each.dtype.name for each in seen],
-            substitute(part.tree, places),
-            part.domain,
-            self.context.lowering.host,
-            [substitute(each, places) for each in part.checked],
-        )
-        self.steps.append(self.context.step(kernel, *seen))
+        tree, checked = substitute(part.tree, places), [substitute(each, places) for each in part.checked]
+        self.steps.append(elements_step(self.context, target, tree, views, part.domain, checked))
         return target
 
     def lowered(self, result: TypedArgument) -> Lowered:

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from engine.compiler.kernels.elements import COMPUTED, FUNCTIONS, Domain, make_elements
+from engine.compiler.kernels.elements import COMPUTED, FUNCTIONS, Domain
 from engine.compiler.kernels.expr import Apply, Expr, Number, Operand, apply, is_moderate
 from engine.compiler.kernels.functions.typed import RING
 from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.rules.composition import elements_step
 from engine.compiler.lowering.rules.elementwise.map import lower_map
 from engine.compiler.lowering.rules.elementwise.typed_calls import (
     check_truncation,
@@ -249,11 +250,7 @@ def typed_map(
     if not is_cast:
         _check_domain(domain, views, spec.dtype, tree)
     target = target_of(context, spec, views[0])
-    wide = [each.derive(each.meta.broadcast_to(spec.sizes)) for each in views]
-    seen = [target, *(each for each in wide if each is not None)]
-    dtypes = [each.dtype.name for each in seen]
-    kernel = make_elements(spec.sizes, [each.strides for each in seen], dtypes, tree, domain, context.host)
-    return context.lowered(target, context.step(kernel, *seen))
+    return context.lowered(target, elements_step(context, target, tree, views, domain))
 
 
 def _check_domain(domain: Domain, views: Sequence[View], result: DType, tree: Expr) -> None:

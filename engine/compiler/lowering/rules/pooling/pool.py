@@ -9,7 +9,6 @@ from typing import Literal
 
 import numpy as np
 
-from engine.compiler.kernels.elements import make_elements
 from engine.compiler.kernels.expr import Number, Operand, apply
 from engine.compiler.kernels.pooling.global_average import Of
 from engine.compiler.kernels.pooling.pool import Pool as PoolKernel
@@ -17,7 +16,7 @@ from engine.compiler.kernels.pooling.pool_indices import PoolIndices
 from engine.compiler.kernels.windows import WindowAxis
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.fusion import as_image
-from engine.compiler.lowering.rules.composition import Composition, as_batch, fold_channels, fuse_images
+from engine.compiler.lowering.rules.composition import Composition, as_batch, elements_step, fold_channels, fuse_images
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, dense_strides, derived
 from engine.compiler.lowering.terms.functions import power
@@ -115,10 +114,7 @@ def _global_indices(context: Context, places: View, sizes: Sequence[int]) -> Ker
     n, channels = places.shape[:2]
     first = np.arange(n * channels).reshape(n, channels, *(1,) * len(sizes)) * math.prod(sizes)
     start = constant(first.astype(INT64))
-    seen = [places, places, derived(start, start.meta.broadcast_to(places.shape))]
-    strides, dtypes = [each.strides for each in seen], [each.dtype.name for each in seen]
-    tree = apply("add", Operand(0), Operand(1))
-    return context.step(make_elements(places.shape, strides, dtypes, tree, "i64", context.lowering.host), *seen)
+    return elements_step(context, places, apply("add", Operand(0), Operand(1)), [places, start], "i64")
 
 
 Mode = Literal["max", "average"]

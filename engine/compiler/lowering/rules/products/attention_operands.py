@@ -151,13 +151,7 @@ def _softmax(composition: Composition, scores: View, *, is_zero: bool) -> View:
     """Return the softmax of every row; zeros or NaN for a row that sees no key."""
     rows = derived(scores, scores.meta.reshape(-1, scores.shape[-1]))
     target = row_major(rows.shape, rows.dtype)
-    kernel = Softmax(
-        rows=rows.shape[0],
-        columns=rows.shape[1],
-        source=rows.strides[0],
-        target=target.strides[0],
-        host=composition.context.host,
-    )
+    kernel = Softmax.of(rows.shape, (rows.strides[0], target.strides[0]), composition.context.host)
     composition.steps.append(composition.context.step(kernel, rows, target))
     if is_zero:
         highest = composition.reduce(rows, [1], "max")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from engine.compiler.kernels.elements import TYPES, Domain
 from engine.compiler.kernels.expr import Operand
-from engine.compiler.kernels.ordering.scan import RunningExtreme, Scan, TypedScan
+from engine.compiler.kernels.ordering.scan import Mode, RunningExtreme, Scan
 from engine.compiler.kernels.rows.argmax import ArgExtreme
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.composition import Composition
@@ -26,7 +26,6 @@ from engine.tensor import TensorSpec, dtype_name
 
 # Largest index in int32.
 _MAX_INDEX = 2**31 - 1
-Mode = Literal["sum", "product", "logarithm"]
 _MODES: dict[type[Layer], Mode] = {
     CumSum: "sum",
     CumProd: "product",
@@ -113,14 +112,9 @@ def _scanned(
         composition.typed(whole, Operand(0), x, domain="float")
         x = whole
     sizes = math.prod(x.shape[:axis]), x.shape[axis], math.prod(x.shape[axis + 1 :])
-    if (x.dtype, spec.dtype) != (FLOAT32, FLOAT32):
-        if mode == "logarithm":
-            raise NotLoweredError(f"there are no {dtype_name(x.dtype)} kernels")
-        kernel: Scan = _typed_scan(context, x, spec, sizes, mode)
-        target = row_major(spec.sizes, spec.dtype)
-    else:
-        kernel = Scan(mode=mode, outer=sizes[0], size=sizes[1], inner=sizes[2], host=context.host)
-        target = context.allocate(is_image=False)
+    kernel = _scan(context, x, spec, sizes, mode)
+    is_float = spec.dtype == FLOAT32
+    target = context.allocate(is_image=False) if is_float else row_major(spec.sizes, spec.dtype)
     if is_reverse:
         x = derived(x, x.meta.flip(axis))
     if not x.is_row_major:
@@ -146,17 +140,16 @@ def _scanned(
     return context.lowered(target, *composition.steps)
 
 
-def _typed_scan(
-    context: Context, x: View, spec: TensorSpec, sizes: tuple[int, int, int], mode: Literal["sum", "product"]
-) -> TypedScan:
+def _scan(context: Context, x: View, spec: TensorSpec, sizes: tuple[int, int, int], mode: Mode) -> Scan:
     kinds = (x.dtype.kind, spec.dtype.kind)
     is_known = {x.dtype.name, spec.dtype.name} <= TYPES.keys() and spec.dtype.kind != "b"
-    if not is_known or (kinds[0] == "f" and x.dtype != spec.dtype) or (kinds[0] != "f" and kinds[1] == "f"):
+    is_same = kinds[0] == "f" and x.dtype == spec.dtype
+    if not is_known or not (is_same or "f" not in kinds) or (mode == "logarithm" and spec.dtype != FLOAT32):
         raise NotLoweredError(f"there are no {dtype_name(x.dtype)} kernels")
-    domain: Domain = "double" if kinds[0] == "f" else "i64"
+    domain: Domain = "float" if spec.dtype == FLOAT32 else "double" if kinds[0] == "f" else "i64"
     outer, size, inner = sizes
     names = (x.dtype.name, spec.dtype.name)
-    return TypedScan(mode=mode, outer=outer, size=size, inner=inner, dtypes=names, domain=domain, host=context.host)
+    return Scan(mode=mode, outer=outer, size=size, inner=inner, dtypes=names, domain=domain, host=context.host)
 
 
 @kernels_for(CumMax, CumMin, doubles=True)

@@ -151,17 +151,8 @@ def _standardised(composition: Composition, x: View, rows: int, eps: float) -> V
         composition.steps.append(composition.context.copy(lines, copied))
         lines = copied
     target = row_major(lines.shape, lines.dtype)
-    kernel = Kernel(
-        rows=rows,
-        columns=lines.shape[1],
-        source=lines.strides[0],
-        target=target.strides[0],
-        eps=eps,
-        is_centred=True,
-        has_weight=False,
-        has_bias=False,
-        host=composition.context.host,
-    )
+    strides = lines.strides[0], target.strides[0]
+    kernel = Kernel.of(lines.shape, strides, composition.context.host, eps=eps, is_centred=True)
     composition.steps.append(composition.context.step(kernel, lines, target))
     return derived(target, target.meta.reshape(x.shape))
 
@@ -227,16 +218,14 @@ def _normalised(
         raise NotLoweredError("its weight or bias has an unusual shape")
     rows, copies = context.rows(x, len(normalized_shape))
     result = context.fuse(partial(lines_as_image, columns=columns), is_image=False)
-    kernel = Kernel(
-        rows=rows.shape[0],
-        columns=columns,
-        source=rows.strides[0],
-        target=result.image.strides[2],
+    kernel = Kernel.of(
+        rows.shape,
+        (rows.strides[0], result.image.strides[2]),
+        context.host,
         eps=eps,
         is_centred=is_centred,
         has_weight=scales[0] is not None,
         has_bias=scales[1] is not None,
-        host=context.host,
         epilogue=result.epilogue,
     )
     stored = [constant(scale.reshape(-1)) for scale in scales if scale is not None]
@@ -251,15 +240,7 @@ def _with_computed(
     rows, copies = context.rows(x, len(normalized_shape))
     target = row_major(x.shape, x.dtype)
     lines = derived(target, target.meta.reshape(-1, columns))
-    kernel = Kernel(
-        rows=rows.shape[0],
-        columns=columns,
-        source=rows.strides[0],
-        target=columns,
-        eps=eps,
-        is_centred=is_centred,
-        host=context.host,
-    )
+    kernel = Kernel.of(rows.shape, (rows.strides[0], columns), context.host, eps=eps, is_centred=is_centred)
     composition.steps.extend([*copies, context.step(kernel, rows, lines)])
     tree: Expr = Operand(0)
     views = [target]

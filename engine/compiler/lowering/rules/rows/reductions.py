@@ -57,14 +57,8 @@ def lower_softmax(context: Context) -> Lowered:
     result = _rows(out, axis)
     if source is None or result is None:
         raise NotLoweredError("the rows of its operand are not contiguous")
-    kernel = Softmax(
-        rows=source.shape[0],
-        columns=source.shape[1],
-        source=source.strides[0],
-        target=result.strides[0],
-        is_logarithm=isinstance(layer, softmax.LogSoftmax),
-        host=context.host,
-    )
+    strides, is_logarithm = (source.strides[0], result.strides[0]), isinstance(layer, softmax.LogSoftmax)
+    kernel = Softmax.of(source.shape, strides, context.host, is_logarithm=is_logarithm)
     steps.append(context.step(kernel, source, result))
     return context.lowered(target, *steps, *(() if is_direct else [context.copy(out, target)]))
 
@@ -77,15 +71,8 @@ def _softmax_and_next(context: Context, x: View) -> Lowered | None:
         return None
     rows, copies = context.rows(x, 1)
     result = context.result_of(fused, seen_as, is_image=False)
-    kernel = Softmax(
-        rows=rows.shape[0],
-        columns=rows.shape[1],
-        source=rows.strides[0],
-        target=result.image.strides[2],
-        is_logarithm=isinstance(context.layer(Layer), softmax.LogSoftmax),
-        host=context.host,
-        epilogue=result.epilogue,
-    )
+    strides, is_logarithm = (rows.strides[0], result.image.strides[2]), type(context.layer(Layer)) is softmax.LogSoftmax
+    kernel = Softmax.of(rows.shape, strides, context.host, is_logarithm=is_logarithm, epilogue=result.epilogue)
     return result.lowered(*copies, result.step(kernel, [rows]))
 
 
@@ -132,14 +119,7 @@ def lower_reduction(context: Context) -> Lowered:
         raise NotLoweredError("there is no kernel for a reduction over no dimensions")
     rows, copies = folded_rows(context, x, axes)
     target, flat = _in_rows(context.allocate(is_image=False))
-    kernel = RowReduction(
-        mode=mode,
-        rows=rows.shape[0],
-        columns=rows.shape[1],
-        source=rows.strides[0],
-        target=flat.strides[0],
-        host=context.host,
-    )
+    kernel = RowReduction.of(rows.shape, (rows.strides[0], flat.strides[0]), context.host, mode=mode)
     return context.lowered(target, *copies, context.step(kernel, rows, flat))
 
 

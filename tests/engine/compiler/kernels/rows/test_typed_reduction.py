@@ -7,7 +7,7 @@ import pytest
 
 from engine.compiler.codegen.host import describe
 from engine.compiler.kernels.elements import Domain
-from engine.compiler.kernels.ordering.scan import TypedScan
+from engine.compiler.kernels.ordering.scan import Scan
 from engine.compiler.kernels.rows.reduction import TypedMode, TypedReduction
 from engine.tensor import Array
 from tests.engine.compiler.kernels.running import LEVELS, run
@@ -71,7 +71,7 @@ def test_scans(level: str, dtype: str) -> None:
     for outer, size, inner in ((1, 1, 1), (2, 17, 1), (3, 5, 6), (1, 9, 16)):
         x = on_guard(values(dtype, (outer, size, inner), "sum"))
         target = on_guard(np.zeros(x.shape, result))
-        kernel = TypedScan(
+        kernel = Scan(
             mode="sum", outer=outer, size=size, inner=inner, dtypes=(dtype, result), domain=domain_of(dtype),
             host=describe(level),
         )  # fmt: skip

@@ -168,7 +168,8 @@ def test_scans_touch_nothing_beside(level: str) -> None:
     for outer, size, inner in [(1, 1, 1), (3, 5, 1), (2, 17, 3), (2, 3, 65), (1, 4, 16)]:
         x = guarded_array(RANDOM.standard_normal((outer, size, inner)).astype(np.float32))
         target = guarded_array(np.zeros_like(x))
-        run(Scan(mode="sum", outer=outer, size=size, inner=inner, host=describe(level)), level, [x, target])
+        sizes, dtypes = {"outer": outer, "size": size, "inner": inner}, ("float32", "float32")
+        run(Scan(mode="sum", **sizes, dtypes=dtypes, domain="float", host=describe(level)), level, [x, target])
         np.testing.assert_allclose(target, np.cumsum(x, 1, dtype=np.float32), rtol=1e-5, atol=1e-6)
 
 
