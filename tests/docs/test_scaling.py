@@ -51,7 +51,7 @@ RUN_BY = {
     "pnnx-serve deploy ray --store s3://bucket/models --address auto --replicas 4 --cpus 2": (
         f"{RAY}/test_messages.py::test_a_cluster_that_is_full_is_told_after_the_wait_with_what_is_free"
     ),
-    "pip install 'pnnx-serve[ray]'": "tests/docs/test_delivery.py::test_every_package_of_an_extra_has_its_reason",
+    "pip install -e '.[ray]'": "tests/docs/test_delivery.py::test_every_package_of_an_extra_has_its_reason",
     "serve build serving:application --output-path serve.yaml": (
         f"{RAY}/test_files.py::test_what_serve_build_writes_serve_deploy_deploys"
     ),
