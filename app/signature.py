@@ -14,9 +14,10 @@ from app.arrays import dtype_name
 from app.errors import InputMismatchError
 from app.images.decode import Picture
 from app.messages import cut, quoted
+from app.text.text import Texts
 
-# Value of an input: a tensor, or images that preprocessing turns into one.
-Input: TypeAlias = NDArray[Any] | tuple[Picture, ...]
+# Value of an input: a tensor, images that preprocessing turns into one, or texts that become all inputs.
+Input: TypeAlias = NDArray[Any] | tuple[Picture, ...] | Texts
 Inputs: TypeAlias = dict[str, Input]
 
 _ADVICE: Final = "; to send pictures, set [preprocess] in the model's config.toml"
@@ -24,11 +25,17 @@ _ADVICE: Final = "; to send pictures, set [preprocess] in the model's config.tom
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
-    """Named inputs and outputs of a model; picture_input is the input that takes images."""
+    """Named inputs and outputs of a model.
+
+    Attributes:
+        picture_input: the input that takes images, or None.
+        text_input: the input that takes the token ids of texts, or None if the model takes no texts.
+    """
 
     inputs: tuple[engine.Port, ...]
     outputs: tuple[engine.Port, ...]
     picture_input: str | None = None
+    text_input: str | None = None
 
     def input(self, name: str) -> engine.Port:
         """Return the input of a name or alias.
@@ -100,6 +107,21 @@ class Signature:
                 expected=describe(port),
             )
         return self.input(self.picture_input)
+
+    def text_port(self) -> str:
+        """Return the name of the input that takes the token ids of texts.
+
+        Raises:
+            InputMismatchError: the model takes no texts.
+        """
+        if self.text_input is None:
+            raise InputMismatchError(
+                f"the model takes no texts: found a text, expected tensors for {quoted(self.input_names)};"
+                " to send texts, set a task for texts in the model's config.toml",
+                found="text",
+                expected=list(self.input_names),
+            )
+        return self.text_input
 
     @property
     def input_names(self) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from app.models.request import InferRequest, InferResult
 from app.progress import compiling, progress
 from app.render.formatting import shortened, time_text
 from app.settings import Settings
-from app.signature import Inputs
+from app.signature import Input, Inputs
 from app.tasks.task import Finding
 
 
@@ -59,10 +59,11 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
 def _is_exported(model: Model, inputs: Inputs) -> bool:
     """Return whether the inputs have the exported shapes, which are compiled on first use."""
     zeros = model.example_inputs() or {}
-    return bool(zeros) and all(
-        len(given) == len(zeros[name]) if isinstance(given, tuple) else np.shape(given) == zeros[name].shape
-        for name, given in inputs.items()
-    )
+
+    def has_shape(given: Input, zero: NDArray[Any]) -> bool:
+        return len(given) == len(zero) if isinstance(given, tuple) else getattr(given, "shape", None) == zero.shape
+
+    return bool(zeros) and all(has_shape(given, zeros[name]) for name, given in inputs.items())
 
 
 _MOST_CHARACTERS = 60

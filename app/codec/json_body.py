@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Final
@@ -13,15 +13,17 @@ import orjson
 from app.codec.json_lists import check_counts, check_parsed, cut_long, not_json, put_back
 from app.codec.json_tensors import decode_inputs
 from app.codec.message import MAX_OUTPUTS, Message, output_names, read_version
+from app.codec.texts import read_texts, text_inputs
 from app.errors import InvalidRequestError
 from app.messages import cut, did_you_mean, quoted
 from app.settings import Settings
+from app.signature import Inputs, Signature
 
 # Bodies from this length on cause advice about binary formats.
 _LONG: Final = 1 << 16
 # Limit of a name's length, since names are looked up on the event loop.
 _MAX_NAME: Final = 10_000
-_KEYS: Final = ("model", "version", "inputs", "outputs", "parameters", "image")
+_KEYS: Final = ("model", "version", "inputs", "outputs", "parameters", "image", "text")
 
 
 def parse_json_body(body: bytes | bytearray, settings: Settings) -> Message:
@@ -31,9 +33,14 @@ def parse_json_body(body: bytes | bytearray, settings: Settings) -> Message:
         InvalidRequestError: not JSON, not an object, an unknown key, or a value of the wrong type.
     """
     document = parse_request_json(body)
-    inputs = _inputs(document)
+    _check_keys(document)
+    if "text" in document:
+        decode: Callable[[Signature], Inputs] = partial(text_inputs, read_texts(document["text"], "text"))
+    else:
+        inputs = document["inputs"] if "inputs" in document else {"image": document["image"]}
+        decode = partial(decode_inputs, inputs, settings=settings)
     return Message(
-        decode=partial(decode_inputs, inputs, settings=settings),
+        decode=decode,
         model=_text(document, "model"),
         version=read_version(document.get("version")),
         outputs=_outputs(document.get("outputs")),
@@ -42,7 +49,7 @@ def parse_json_body(body: bytes | bytearray, settings: Settings) -> Message:
     )
 
 
-def _inputs(document: Any) -> Any:
+def _check_keys(document: Any) -> None:
     if not isinstance(document, dict):
         raise InvalidRequestError('the body: expected a JSON object such as {"inputs": [[1, 2, 3]]}')
     if _is_v2(document.get("inputs")):
@@ -53,9 +60,8 @@ def _inputs(document: Any) -> Any:
     for key in document:
         if key not in _KEYS:
             raise InvalidRequestError(f"unknown key '{cut(key)}'{did_you_mean(key, _KEYS)}, expected {quoted(_KEYS)}")
-    if ("inputs" in document) == ("image" in document):
-        raise InvalidRequestError("the body: expected either 'inputs' or 'image'")
-    return document["inputs"] if "inputs" in document else {"image": document["image"]}
+    if sum(key in document for key in ("inputs", "image", "text")) != 1:
+        raise InvalidRequestError("the body: expected one of 'inputs', 'image' and 'text'")
 
 
 def _is_v2(inputs: object) -> bool:

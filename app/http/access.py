@@ -43,6 +43,8 @@ _MOST_FIELDS: Final = 32
 _LISTS: Final = frozenset({"shape"})
 # Ends of the paths that run a model.
 _RUNNING: Final = ("/infer", "/graph/operand", "/compare")
+# Paths that run a model on texts.
+_TEXT: Final = frozenset(("/v1/embeddings", "/v1/rerank", "/embed", "/rerank", "/predict", "/tokenize"))
 # Measures a model for minutes, beside its requests.
 _TUNING: Final = "/tune"
 # Ends of the paths below /v2 that change the server: log, traces, models, shared memory.
@@ -102,7 +104,7 @@ class Access:
 def group_of(method: str, path: str) -> Group | None:
     """Return the group of a request, None if it is open to all. Unknown paths belong to metadata."""
     if method not in _READING:
-        if path.endswith(_RUNNING):
+        if path.endswith(_RUNNING) or path in _TEXT:
             return Group.INFER
         if path.endswith(_TUNING) or (path.startswith(_V2) and path.endswith(_ADMIN)):
             return Group.ADMIN

@@ -9,10 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Generic, Self, TypeVar
 
+import numpy as np
 from numpy.typing import NDArray
 
 import engine
-from app.errors import ConfigError, InvalidRequestError, ServiceError
+from app.errors import ConfigError, InputMismatchError, InvalidRequestError, ServiceError
 from app.images.placement import Placement
 from app.images.preprocess import find_preprocessor
 from app.memory.machine import budget_bytes
@@ -30,6 +31,9 @@ from app.models.warmup import example_inputs, partly_known, read_warmup
 from app.scheduling.job import RunSpec
 from app.settings import Settings
 from app.signature import Inputs, Signature
+from app.tasks.registry import find_task
+from app.text.inputs import open_text_inputs
+from app.text.text import Text, Texts
 
 # Requests that take less run on the event loop, postprocessing included: a thread hand-over takes some 100 us, and
 # threads that compete for the interpreter lock slow each other down.
@@ -91,6 +95,7 @@ class Model:
         runs, postprocessing: the steps of a request after ``prepare``.
         inline_policy: decides which requests run on the event loop.
         preprocessor: None if the model takes no pictures.
+        text_inputs: None if the model takes no texts.
         response_cache: None if outputs are not cached.
         verification: None unless runs of several items are verified.
         remark: reason why the warm-up on zeros failed, or None.
@@ -100,6 +105,7 @@ class Model:
         threads: cores per run.
         settings: settings of the server.
         warmup: optional file of inputs for the warm-up; need not exist.
+        tokenizer: file of the tokenizer; need not exist unless the task takes texts.
 
     Raises:
         ConfigError: config or warm-up file do not fit the graph.
@@ -116,6 +122,7 @@ class Model:
         threads: int,
         settings: Settings,
         warmup: Path | None = None,
+        tokenizer: Path | None = None,
     ) -> None:
         self.name = name
         self.config = config
@@ -126,14 +133,18 @@ class Model:
         self.batcher = Batcher(self.session, config.batching)
         self.inline_policy = InlinePolicy()
         self.preprocessor = find_preprocessor(graph.inputs, config.preprocess, settings)
+        takes_text = find_task(config.task).TAKES_TEXT
+        self.text_inputs = open_text_inputs(graph.inputs, tokenizer, config.text, is_required=takes_text)
         self.signature = Signature(
             inputs=graph.inputs,
             outputs=graph.outputs,
             picture_input=self.preprocessor.port.name if self.preprocessor is not None else None,
+            text_input=self.text_inputs.port.name if self.text_inputs is not None else None,
         )
         self.remark: str | None = None
         self._given = read_warmup(warmup, self.signature)
-        self.postprocessing = Postprocessing(name, config, self.signature, labels, self.preprocessor)
+        known = None if self.text_inputs is None else self.text_inputs.tokenizer
+        self.postprocessing = Postprocessing(name, config, self.signature, labels, self.preprocessor, known)
         self.response_cache = open_cache(config.response_cache, graph)
         self.verification = Verification(name, graph) if settings.verify_batches else None
         self.runs = Runs(self.batcher, self.response_cache, self.verification)
@@ -172,18 +183,40 @@ class Model:
         if request.draw:
             self.postprocessing.check_drawable(decoded.inputs)
         timing = Timing(decode_s=decoded.seconds)
-        tensors, placements = self._tensors(decoded.inputs, timing)
         asked = account.get()
-        return Prepared(
-            request=request,
-            inputs=decoded.inputs,
-            tensors=tensors,
-            placements=placements,
-            options=options,
-            wanted=wanted,
-            timing=timing,
-            request_id="-" if asked is None else asked.request_id,
-        )
+        known: dict[str, Any] = {
+            "request": request, "inputs": decoded.inputs, "options": options, "wanted": wanted, "timing": timing,
+            "request_id": "-" if asked is None else asked.request_id,
+        }  # fmt: skip
+        texts = decoded.inputs.get(self.signature.text_input or "")
+        if isinstance(texts, Texts):
+            return self._prepare_texts(texts.items, known)
+        tensors, placements = self._tensors(decoded.inputs, timing)
+        return Prepared(tensors=tensors, placements=placements, **known)
+
+    def _prepare_texts(self, texts: Sequence[Text], known: Mapping[str, Any]) -> Prepared:
+        """Return the runs for texts, the first with the others as its rest.
+
+        Raises:
+            ServiceError: a text cannot be tokenised, or raw outputs are requested for texts of several lengths.
+        """
+        assert self.text_inputs is not None  # the signature has a text input
+        start = time.perf_counter()
+        runs = [
+            Prepared(
+                tensors=run.tensors, placements=(), encodings=run.encodings, indices=run.indices, **known
+            )
+            for run in self.text_inputs.runs(texts)
+        ]  # fmt: skip
+        known["timing"].preprocess_s += time.perf_counter() - start
+        first, *rest = runs
+        if rest and first.wanted:
+            raise InputMismatchError(
+                f"outputs: found texts of {len(runs)} lengths in tokens, expected texts of one length where raw outputs"
+                " are requested"
+            )
+        first.rest = tuple(rest)
+        return first
 
     def is_quick(self, request: InferRequest) -> bool:
         """Return whether a request of one item is expected to take less time than handing it to a thread."""
@@ -192,9 +225,16 @@ class Model:
     def is_light(self, inputs: Inputs) -> bool:
         """Return whether preprocessing these inputs is cheap."""
         return all(
-            not isinstance(value, tuple) or (self.preprocessor is not None and self.preprocessor.is_light(value))
+            self.preprocessor is not None and self.preprocessor.is_light(value)
+            if isinstance(value, tuple)
+            else not isinstance(value, Texts)
             for value in inputs.values()
         )
+
+    def forget(self) -> None:
+        """Drop the cached outputs and cache no more, because another version takes over."""
+        if self.response_cache is not None:
+            self.response_cache.close()
 
     def profile(self) -> list[dict[str, Any]]:
         """Return the measured time of each operator in one run, after one warm-up run.
@@ -279,7 +319,8 @@ class Model:
             self.compile(specs=specs, progress=progress, cancelled=cancelled)
             request = InferRequest(decode=lambda _: dict(inputs), parameters={})
             self.inline_policy.measure(partial(self.infer, request, cancelled))
-            if cancelled is None or not cancelled():
+            # Texts of one request run together by length; requests share no runs.
+            if self.text_inputs is None and (cancelled is None or not cancelled()):
                 self.batcher.learn(inputs)
 
     def refuses_its_sizes(self, error: engine.EngineError) -> bool:
@@ -318,7 +359,11 @@ class Model:
         """
         if self._given is not None:
             return dict(self._given)
-        return None if self.remark is not None else example_inputs(self.signature.inputs, self.preprocessor)
+        if self.remark is not None:
+            return None
+        if self.text_inputs is not None:
+            return self.text_inputs.example()
+        return example_inputs(self.signature.inputs, self.preprocessor)
 
     @property
     def missing_example(self) -> str:
@@ -333,9 +378,9 @@ class Model:
         tensors: dict[str, NDArray[Any]] = {}
         placements: tuple[Placement, ...] = ()
         for name, value in inputs.items():
-            if not isinstance(value, tuple):
+            if isinstance(value, np.ndarray):
                 tensors[name] = value
-            elif self.preprocessor is not None:
+            elif isinstance(value, tuple) and self.preprocessor is not None:
                 prepared = self.preprocessor(value, partial(self._admit, inputs, name))
                 tensors[name], placements = prepared.tensor, prepared.placements
                 timing.decode_s += prepared.decode_s
@@ -344,7 +389,7 @@ class Model:
 
     def _admit(self, inputs: Inputs, name: str, batch: NDArray[Any]) -> None:
         """Reject a run that will not fit in memory before its pictures are decoded; their sizes are known already."""
-        known = {other: value for other, value in inputs.items() if not isinstance(value, tuple)}
+        known = {other: value for other, value in inputs.items() if isinstance(value, np.ndarray)}
         would_fit(self.session.estimate_bytes({**known, name: batch}))
 
 

@@ -17,7 +17,8 @@ from app.models.folder.config import ModelConfig
 from app.models.request import InferRequest, InferResult, Prepared, Ran, batch_of
 from app.signature import Inputs, Signature
 from app.tasks.registry import find_task
-from app.tasks.task import DrawingTask, Finding, Outputs, TaskContext
+from app.tasks.task import DrawingTask, Finding, Outputs, TaskContext, TextTask
+from app.text.tokenizer import Tokenizer
 
 
 class Postprocessing:
@@ -29,6 +30,7 @@ class Postprocessing:
         signature: inputs and outputs of the model.
         labels: labels of the classes, or None.
         preprocessor: None if the model takes no pictures.
+        tokenizer: None if the model takes no texts.
 
     Raises:
         ConfigError: the task's table does not fit the model.
@@ -41,6 +43,7 @@ class Postprocessing:
         signature: Signature,
         labels: tuple[str, ...] | None,
         preprocessor: Preprocessor | None,
+        tokenizer: Tokenizer | None,
     ) -> None:
         self._name = name
         self._config = config
@@ -48,7 +51,7 @@ class Postprocessing:
         self._preprocessor = preprocessor
         self._output_names = signature.output_names
         task = find_task(config.task)
-        self._task = task(config.table(task), TaskContext(signature=signature, labels=labels))
+        self._task = task(config.table(task), TaskContext(signature=signature, labels=labels, tokenizer=tokenizer))
 
     @property
     def can_draw(self) -> bool:
@@ -111,18 +114,19 @@ class Postprocessing:
         """
         start = time.perf_counter()
         request, outputs, placements = prepared.request, ran.outputs, prepared.placements
-        predictions = self._predict(prepared, outputs) if request.predict and self._task.FINDING is not None else None
+        predictions = self._predictions(prepared, ran) if request.predict and self._task.FINDING is not None else None
         wanted = prepared.wanted
         if wanted is None:
-            wanted = () if placements and self._task.FINDING is not None else tuple(outputs)
+            is_raw = not (placements or prepared.encodings) or self._task.FINDING is None
+            wanted = tuple(outputs) if is_raw else ()
         drawing = self._draw(prepared.inputs, predictions) if request.draw and predictions else None
         timing = prepared.timing
-        timing.infer_s = ran.infer_s
+        timing.infer_s = ran.infer_s + sum(each.infer_s for each in ran.rest)
         timing.postprocess_s = time.perf_counter() - start
         return InferResult(
             outputs={name: outputs[name if name in outputs else self._name_of(name)] for name in wanted},
             predictions=predictions,
-            items=prepared.items,
+            items=prepared.items + sum(each.items for each in prepared.rest),
             timing=timing,
             drawing=drawing,
             batch=ran.batch,
@@ -133,7 +137,19 @@ class Postprocessing:
         port = self._signature.output(output)
         return output if port is None else port.name
 
+    def _predictions(self, prepared: Prepared, ran: Ran) -> Sequence[Finding] | None:
+        """Return the predictions of all runs of a request, in the order of its items."""
+        first = self._predict(prepared, ran.outputs)
+        if first is None or not prepared.rest:
+            return first
+        found = dict(zip(prepared.indices, first, strict=True))
+        for each, run in zip(prepared.rest, ran.rest, strict=True):
+            found.update(zip(each.indices, self._predict(each, run.outputs) or (), strict=True))
+        return [found[index] for index in range(len(found))]
+
     def _predict(self, prepared: Prepared, outputs: Outputs) -> Sequence[Finding] | None:
+        if prepared.encodings and isinstance(self._task, TextTask):
+            return self._task.predict_texts(outputs, prepared.encodings, prepared.options)
         placements = prepared.placements or self._direct_placements(prepared.tensors, outputs)
         return self._task.predict(outputs, placements, prepared.options)
 

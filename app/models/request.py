@@ -13,6 +13,7 @@ from app.models.statistics import Timing
 from app.scheduling.job import DEFAULT_PRIORITY
 from app.signature import Inputs, Signature
 from app.tasks.task import Finding
+from app.text.text import Encoding
 
 # Longer requests are decoded in threads.
 LIGHT_BYTES: Final = 1 << 13
@@ -82,6 +83,9 @@ class Prepared:
         wanted: names of requested raw outputs; None for the default.
         timing: time taken so far.
         key: key in the response cache, or None.
+        encodings: the texts as tokens; empty for other inputs.
+        indices: positions of the texts in the request, if they are not all of it.
+        rest: further runs of the request, for texts of other lengths.
         request_id: name of the request in the log.
     """
 
@@ -94,10 +98,13 @@ class Prepared:
     timing: Timing
     key: bytes | None = None
     request_id: str = "-"
+    encodings: tuple[Encoding, ...] = ()
+    indices: Sequence[int] = ()
+    rest: tuple[Prepared, ...] = ()
 
     @property
     def items(self) -> int:
-        """Return the number of pictures, or rows of the batch."""
+        """Return the number of pictures, or rows of the batch, of this run."""
         return len(self.placements) or batch_of(self.tensors.values())
 
 
@@ -107,12 +114,14 @@ class Ran(NamedTuple):
     Attributes:
         batch: number of items run together.
         is_first: True for one of the requests that shared the run, so that the run is counted once.
+        rest: results of the further runs of the request.
     """
 
     outputs: dict[str, NDArray[Any]]
     infer_s: float
     batch: int
     is_first: bool = True
+    rest: tuple[Ran, ...] = ()
 
 
 def batch_of(arrays: Iterable[Any]) -> int:

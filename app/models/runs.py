@@ -131,7 +131,7 @@ class Runs:
             ServiceError: there is not enough memory for them.
         """
         cache, start = self._cache, time.perf_counter()
-        if cache is None:
+        if cache is None or prepared.rest:
             return None
         key = cache.key(prepared.tensors)
         found = cache.get(key)
@@ -155,6 +155,9 @@ class Runs:
             ServiceError: there is not enough memory.
             EngineError: the engine rejects the tensors, or fails.
         """
+        if prepared.rest:
+            first, *rest = [self._compute(each, cancelled) for each in (prepared, *prepared.rest)]
+            return first._replace(rest=tuple(rest))
         if self._cache is None or prepared.key is None:
             return self._compute(prepared, cancelled)
         start, ran = time.perf_counter(), list[Ran]()

@@ -11,9 +11,14 @@ from app.messages import cut, did_you_mean, quoted
 from app.schema import Section
 from app.tasks.classification import ClassificationTask
 from app.tasks.detection import DetectionTask
+from app.tasks.embedding import EmbeddingTask
+from app.tasks.fill_mask import FillMaskTask
 from app.tasks.image import ImageTask
+from app.tasks.question_answering import QuestionAnsweringTask
 from app.tasks.segmentation import SegmentationTask
 from app.tasks.task import Outputs, Task
+from app.tasks.text_classification import RerankTask, TextClassificationTask
+from app.tasks.token_classification import TokenClassificationTask
 
 
 class TensorTask(Task[Section]):
@@ -29,8 +34,24 @@ class TensorTask(Task[Section]):
 
 
 TASKS: Final[dict[str, type[Task[Any]]]] = {
-    task.NAME: task for task in (TensorTask, ClassificationTask, DetectionTask, SegmentationTask, ImageTask)
+    task.NAME: task
+    for task in (
+        TensorTask,
+        ClassificationTask,
+        DetectionTask,
+        SegmentationTask,
+        ImageTask,
+        EmbeddingTask,
+        RerankTask,
+        TextClassificationTask,
+        TokenClassificationTask,
+        QuestionAnsweringTask,
+        FillMaskTask,
+    )
 }
+
+
+TEXT_TASKS: Final = tuple(name for name, task in TASKS.items() if task.TAKES_TEXT)
 
 
 def find_task(name: str) -> type[Task[Any]]:

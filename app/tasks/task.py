@@ -16,6 +16,8 @@ from app.images.placement import Placement
 from app.messages import cut, did_you_mean, explain_validation, quoted
 from app.schema import Section
 from app.signature import Signature
+from app.text.text import Encoding
+from app.text.tokenizer import Tokenizer
 
 Outputs: TypeAlias = Mapping[str, NDArray[Any]]
 Prediction: TypeAlias = dict[str, Any]
@@ -30,6 +32,11 @@ class TaskContext:
 
     signature: Signature
     labels: tuple[str, ...] | None
+    tokenizer: Tokenizer | None = None
+
+    def token(self, index: int) -> str:
+        """Return the token of an id, or an empty string."""
+        return "" if self.tokenizer is None else self.tokenizer.token(index)
 
     def label(self, index: int) -> str:
         """Return the label of a class, or its number."""
@@ -54,6 +61,7 @@ class Task(ABC, Generic[ConfigT]):
         CONFIG: model of that table.
         PARAMETERS: keys that a request may override, with their descriptions for OpenAPI.
         FINDING: type of the prediction for one item; None if the task predicts nothing.
+        TAKES_TEXT: whether requests are texts.
         EXAMPLE: fields of an answer specific to the task, for a picture of one pixel.
 
     Args:
@@ -65,6 +73,7 @@ class Task(ABC, Generic[ConfigT]):
     CONFIG: ClassVar[type[Section]]
     PARAMETERS: ClassVar[Mapping[str, str]] = {}
     FINDING: ClassVar[Any] = None
+    TAKES_TEXT: ClassVar[bool] = False
     EXAMPLE: ClassVar[Mapping[str, Any]]
 
     def __init__(self, config: ConfigT, context: TaskContext) -> None:
@@ -115,6 +124,41 @@ class Task(ABC, Generic[ConfigT]):
                 f"{self.NAME}.{key}: found '{cut(name or '')}', expected one of {quoted(signature.output_names)}"
             )
         return port.name
+
+
+class TextTask(Task[ConfigT]):
+    """Task whose predictions are about texts."""
+
+    TAKES_TEXT = True
+
+    def predict(self, outputs: Outputs, placements: Sequence[Placement], options: ConfigT) -> None:
+        """Return None: of tensors that a request sends directly, the texts are not known."""
+        return None
+
+    @abstractmethod
+    def predict_texts(self, outputs: Outputs, encodings: Sequence[Encoding], options: ConfigT) -> Sequence[Finding]:
+        """Return the prediction for each text.
+
+        Args:
+            outputs: outputs of the network by name; behind the tokens of a text there may be padding.
+            encodings: the texts as tokens.
+            options: config of the task.
+
+        Raises:
+            ConfigError: an output does not have the configured shape.
+            InvalidRequestError: the options do not fit the model.
+        """
+
+    def _token_output(self, outputs: Outputs, name: str, last: str, items: int) -> NDArray[Any]:
+        """Return an output of shape (N, L, ``last``).
+
+        Raises:
+            ConfigError: it has another shape.
+        """
+        found = outputs[name]
+        if found.ndim != 3 or len(found) != items:
+            raise ConfigError(f"output '{name}': found shape {list(found.shape)}, expected ({items}, tokens, {last})")
+        return found
 
 
 class DrawingTask(Task[ConfigT]):

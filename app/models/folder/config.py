@@ -24,6 +24,7 @@ from app.scheduling.config import BatchingConfig
 from app.schema import Section
 from app.tasks.registry import TASKS
 from app.tasks.task import Task
+from app.text.config import TextConfig
 from app.text_files import read_text
 
 # Enough for the names of a hundred thousand classes; parsing takes at most a second.
@@ -144,7 +145,9 @@ class ModelConfig(Section):
     preprocess: PreprocessConfig | None = Field(
         default=None, description="How pictures become the input; default: as usual, if it looks like pictures."
     )
-
+    text: TextConfig | None = Field(
+        default=None, description="How texts become the inputs; default: as usual, if the task takes texts."
+    )
     response_cache: ResponseCacheConfig | None = Field(
         default=None, description="Keep outputs for inputs that come again; without the table nothing is kept."
     )
@@ -155,7 +158,12 @@ class ModelConfig(Section):
 
     def table(self, task: type[Task[Any]]) -> Any:
         """Return the table of a task, or its defaults."""
-        return getattr(self, task.NAME, None) or task.CONFIG()
+        return getattr(self, field_name(task), None) or task.CONFIG()
+
+
+def field_name(task: type[Task[Any]]) -> str:
+    """Return the attribute of ``ModelConfig`` with a task's table."""
+    return task.NAME.replace("-", "_")
 
 
 def config_type() -> type[ModelConfig]:
@@ -166,7 +174,10 @@ def config_type() -> type[ModelConfig]:
 @functools.cache
 def _with_tables(tasks: tuple[type[Task[Any]], ...]) -> type[ModelConfig]:
     tables: dict[str, Any] = {
-        task.NAME: (task.CONFIG, Field(default=task.CONFIG(), description=f"For task {task.NAME}."))
+        field_name(task): (
+            task.CONFIG,
+            Field(default=task.CONFIG(), alias=task.NAME, description=f"For task {task.NAME}."),
+        )
         for task in tasks
         if task.CONFIG.model_fields
     }
@@ -261,7 +272,8 @@ def _keys() -> Set[str]:
         BatchingConfig,
         VersionPolicy,
         PreprocessConfig,
+        TextConfig,
         ResponseCacheConfig,
         *(task.CONFIG for task in TASKS.values()),
     ]
-    return {key for table in tables for key in table.model_fields}
+    return {field.alias or key for table in tables for key, field in table.model_fields.items()}

@@ -4,6 +4,7 @@ model_store/NAME/config.toml              every key optional, the file as well
 model_store/NAME/VERSION/model.pnnx.param and model.pnnx.bin
 model_store/NAME/VERSION/model.onnx       instead of a pair; model.onnx.data beside it, where its tensors lie apart
 model_store/NAME/VERSION/warmup.npz       inputs to warm up with, by input name; may be left out
+model_store/NAME/VERSION/tokenizer.json   tokenizer of a model that takes texts
 model_store/NAME.pnnx.param and .bin      short for NAME/1/ without a config
 model_store/NAME/ANY.pnnx.param and .bin  a pair without a folder of its version is version 1, and so is model.onnx
 model_store/NAME/manifest.json            NAME/ is a bundle, with its pair and config; or NAME/VERSION/ is one
@@ -14,12 +15,15 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from app.text.tokenizer import FILE
+
 MANIFEST: Final = "manifest.json"
 CONFIG: Final = "config.toml"
 PARAM: Final = "model.pnnx.param"
 BIN: Final = "model.pnnx.bin"
 ONNX: Final = "model.onnx"
 WARMUP: Final = "warmup.npz"
+TOKENIZER: Final = FILE
 ONNX_DATA: Final = ("model.onnx.data", "model.onnx_data")
 """Where tensors lie apart: what PyTorch calls the file, and what Optimum does."""
 

@@ -11,7 +11,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import engine
 from app.errors import ConfigError
@@ -26,6 +26,7 @@ from app.models.folder.layout import (
     ONNX,
     ONNX_DATA,
     PARAM,
+    TOKENIZER,
     WARMUP,
     is_model_name,
     is_version,
@@ -47,6 +48,7 @@ class VersionFiles:
         param, bin: a pair; or an ONNX model and the file with its external tensors, if any.
         bundle: folder of both, if it is a bundle.
         warmup: inputs for the warm-up; None if the version has no folder of its own.
+        tokenizer: file of the tokenizer, where it would be; likewise.
         roots: folders that links may lead to; empty for files given by path.
     """
 
@@ -55,6 +57,7 @@ class VersionFiles:
     bin: Path
     bundle: Path | None = None
     warmup: Path | None = None
+    tokenizer: Path | None = None
     roots: tuple[Path, ...] = ()
 
     def check_links(self) -> None:
@@ -63,7 +66,7 @@ class VersionFiles:
         Raises:
             ConfigError: it does.
         """
-        for path in (self.param, self.bin, self.bundle, self.warmup):
+        for path in (self.param, self.bin, self.bundle, self.warmup, self.tokenizer):
             if path is not None and self.roots:
                 check_links(path, self.roots)
 
@@ -244,7 +247,11 @@ def _versions(folder: Path, config: ModelConfig) -> Iterator[VersionFiles]:
             raise ConfigError(f"found {len(pairs)} pairs, expected one: {quoted(pairs)}")
         (name,) = pairs
         yield VersionFiles(
-            number=1, param=folder / f"{name}{FLAT_PARAM}", bin=folder / f"{name}{FLAT_BIN}", warmup=folder / WARMUP
+            number=1,
+            param=folder / f"{name}{FLAT_PARAM}",
+            bin=folder / f"{name}{FLAT_BIN}",
+            warmup=folder / WARMUP,
+            tokenizer=folder / TOKENIZER,
         )
         return
     if not numbers and (folder / ONNX).exists():
@@ -274,11 +281,12 @@ def pairs_in(folder: Path) -> list[str]:
 
 def _version(number: int, folder: Path) -> VersionFiles:
     bundle = folder if engine.is_bundle(folder) else None
+    beside: dict[str, Any] = {"warmup": folder / WARMUP, "tokenizer": folder / TOKENIZER}
     if bundle is None and not (folder / PARAM).exists() and (folder / ONNX).exists():
         places = [folder / name for name in ONNX_DATA]
         place = next(filter(Path.exists, places), places[0])
-        return VersionFiles(number=number, param=folder / ONNX, bin=place, warmup=folder / WARMUP)
-    return VersionFiles(number=number, param=folder / PARAM, bin=folder / BIN, bundle=bundle, warmup=folder / WARMUP)
+        return VersionFiles(number=number, param=folder / ONNX, bin=place, **beside)
+    return VersionFiles(number=number, param=folder / PARAM, bin=folder / BIN, bundle=bundle, **beside)
 
 
 def waits_for_files(version: VersionFiles) -> str | None:

@@ -289,7 +289,14 @@ def _load(
     _log_warnings(files.name, version.number, [str(warning) for warning in graph.warnings])
     stop.check()
     model = Model(
-        files.name, graph, files.config, files.labels, threads=threads, settings=settings, warmup=version.warmup
+        files.name,
+        graph,
+        files.config,
+        files.labels,
+        threads=threads,
+        settings=settings,
+        warmup=version.warmup,
+        tokenizer=version.tokenizer,
     )
     stop.check()
     if settings.warmup:

@@ -269,6 +269,12 @@ def test_every_route_that_takes_something_is_known_by_what_it_is_for(unlocked: C
         **dict.fromkeys(
             (
                 "/infer",
+                "/v1/embeddings",
+                "/v1/rerank",
+                "/embed",
+                "/rerank",
+                "/predict",
+                "/tokenize",
                 "/models/{name}/infer",
                 "/models/{name}/graph/operand",
                 "/compare",

@@ -15,6 +15,7 @@ from app.models.folder.config import config_type
 from app.schema import Section
 from app.settings import SECTIONS, Settings, variable
 from app.tasks.registry import parameter_names
+from app.text.config import TextConfig
 from tests.app.client import Client
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -48,8 +49,13 @@ def test_every_setting_is_of_one_section() -> None:
 
 def test_every_key_of_a_models_config_is_described() -> None:
     whole = config_type()
-    sections = [whole, PreprocessConfig, *(type(value) for _, value in whole() if isinstance(value, Section))]
-    assert len(sections) == 8
+    sections = [
+        whole,
+        PreprocessConfig,
+        TextConfig,
+        *(type(value) for _, value in whole() if isinstance(value, Section)),
+    ]
+    assert len(sections) == 15
     missing = [f"{section.__name__}.{name}" for section in sections for name, field in section.model_fields.items()
                if not (field.description or "").endswith((".", "#rrggbb."))]  # fmt: skip
     assert missing == []

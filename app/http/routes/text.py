@@ -1,0 +1,409 @@
+"""Routes for texts that clients of other servers use: OpenAI's, Cohere's rerank, and text-embeddings-inference's.
+
+Every route parses its body to an `InferRequest` on texts, so that limits, queues, deadlines and metrics are those of
+`/infer`; only the form of bodies, answers and errors differs.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial, wraps
+from typing import Annotated, Any, ClassVar, Final, Literal
+
+import numpy as np
+from fastapi import APIRouter
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.codec.answers import dump_json
+from app.codec.json_body import parse_json
+from app.codec.texts import read_texts, text_inputs
+from app.errors import InputMismatchError, InvalidRequestError, RequestTooLargeError, ServiceError
+from app.http.body import INLINE_BYTES, dataplane, encoding_of, first_headers, read_body, respond, until_disconnect
+from app.http.model_request import Reply, WorkItem, read_limit
+from app.http.responses import ChargedResponse, json_response
+from app.messages import cut, explain_validation, quoted
+from app.models.registry.version import State, Version
+from app.models.request import InferRequest
+from app.scheduling.job import DEFAULT_PRIORITY
+from app.serving.dataplane import Answer, DataPlane
+from app.tasks.registry import TEXT_TASKS
+from app.text.text import Encoding, Text
+
+router = APIRouter(tags=["text"])
+_JSON: Final = "application/json"
+
+
+class TextBody(BaseModel):
+    """Base of the bodies of requests: keys that this server has no use for are ignored, as others do."""
+
+    model_config = ConfigDict(extra="ignore")
+    # Tasks that a model must have.
+    TASKS: ClassVar[tuple[str, ...]]
+
+    model: str | None = Field(default=None, description="Name of the model; default: the server's default model.")
+
+    def request(self) -> InferRequest:
+        """Return the request to the model."""
+        raise NotImplementedError
+
+    def reply(self, answer: Answer) -> Reply:
+        """Return the answer in the client's form."""
+        return Reply([*self.pieces(answer.model, list(answer.result.predictions or ()))], _JSON)
+
+    def pieces(self, model: str, found: list[Any]) -> Iterable[bytes]:
+        """Return the answer's JSON in pieces.
+
+        Args:
+            model: name of the model.
+            found: prediction for each text.
+        """
+        raise NotImplementedError
+
+
+def _texts(key: str, value: object) -> tuple[Text, ...]:
+    try:
+        return read_texts(value, key)
+    except ServiceError as error:
+        raise _KeptError(error) from None
+
+
+class _KeptError(Exception):
+    """Carries a ServiceError through pydantic, which would turn a ValueError into an error of its own."""
+
+    def __init__(self, error: ServiceError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class EmbeddingsBody(TextBody):
+    """Body of `/v1/embeddings`."""
+
+    TASKS = ("embedding",)
+    input: Annotated[Any, BeforeValidator(partial(_texts, "input"))] = Field(
+        description="A text, a list of texts, token ids, or a list of token ids."
+    )
+    encoding_format: Literal["float", "base64"] = Field(
+        default="float", description="base64: the float32 values of a vector, little-endian, in base64."
+    )
+    dimensions: int | None = Field(default=None, description="Leading values of each vector that are kept.")
+
+    def request(self) -> InferRequest:
+        """Return the request to the model."""
+        return _request(self.input, {} if self.dimensions is None else {"dimensions": self.dimensions})
+
+    def pieces(self, model: str, found: list[Any]) -> Iterable[bytes]:
+        """Yield the vectors in OpenAI's form."""
+        yield b'{"object":"list","data":['
+        for index, each in enumerate(found):
+            vector = each["embedding"] if self.encoding_format == "float" else _base64(each["embedding"])
+            item = dump_json({"object": "embedding", "index": index, "embedding": vector})
+            yield b"," + item if index else item
+        yield b"]," + dump_json({"model": model, **_usage(found)})[1:]
+
+
+def _document(value: object) -> object:
+    return value.get("text") if isinstance(value, Mapping) else value
+
+
+class RerankBody(TextBody):
+    """Body of `/v1/rerank`."""
+
+    TASKS = ("rerank",)
+    query: str = Field(description="What is searched for.")
+    documents: list[Annotated[str, BeforeValidator(_document)]] = Field(
+        min_length=1, description='Texts, or objects with a "text".'
+    )
+    top_n: int | None = Field(default=None, ge=1, description="Most results; default: all.")
+    return_documents: bool = Field(default=False, description="Whether results hold their texts.")
+
+    def request(self) -> InferRequest:
+        """Return the request to the model."""
+        return _request(read_texts([[self.query, document] for document in self.documents], "documents"), {})
+
+    def pieces(self, model: str, found: list[Any]) -> Iterable[bytes]:
+        """Return the documents in the order of their scores."""
+        results: list[dict[str, Any]] = []
+        for index in _by_score(found)[: self.top_n]:
+            results.append({"index": index, "relevance_score": found[index]["score"]})
+            if self.return_documents:
+                results[-1]["document"] = {"text": self.documents[index]}
+        return [dump_json({"model": model, "results": results, **_usage(found)})]
+
+
+class EmbedBody(TextBody):
+    """Body of `/embed`."""
+
+    TASKS = ("embedding",)
+    inputs: Annotated[Any, BeforeValidator(partial(_texts, "inputs"))] = Field(description="A text, or a list of them.")
+    dimensions: int | None = Field(default=None, description="Leading values of each vector that are kept.")
+    truncate: bool = Field(default=False, description="Whether a text that is too long is truncated; else 413.")
+
+    def request(self) -> InferRequest:
+        """Return the request to the model."""
+        return _request(self.inputs, {} if self.dimensions is None else {"dimensions": self.dimensions})
+
+    def pieces(self, model: str, found: list[Any]) -> Iterable[bytes]:
+        """Yield a list of vectors.
+
+        Raises:
+            RequestTooLargeError: a text is too long, and must not be truncated.
+        """
+        too_long = [] if self.truncate else [index for index, each in enumerate(found) if each["truncated"]]
+        if too_long:
+            raise RequestTooLargeError(
+                f'inputs[{too_long[0]}]: found more tokens than the model takes; set "truncate": true to shorten it'
+            )
+        for index, each in enumerate(found):
+            yield (b"," if index else b"[") + dump_json(each["embedding"])
+        yield b"]"
+
+
+class RerankTextsBody(TextBody):
+    """Body of `/rerank`."""
+
+    TASKS = ("rerank",)
+    query: str = Field(description="What is searched for.")
+    texts: list[str] = Field(min_length=1, description="Texts to score.")
+    raw_scores: bool = Field(default=False, description="Whether scores are the model's own, not between 0 and 1.")
+    return_text: bool = Field(default=False, description="Whether results hold their texts.")
+
+    def request(self) -> InferRequest:
+        """Return the request to the model."""
+        pairs = read_texts([[self.query, text] for text in self.texts], "texts")
+        return _request(pairs, {"activation": "none"} if self.raw_scores else {})
+
+    def pieces(self, model: str, found: list[Any]) -> Iterable[bytes]:
+        """Return the texts in the order of their scores."""
+        results: list[dict[str, Any]] = []
+        for index in _by_score(found):
+            results.append({"index": index, "score": found[index]["score"]})
+            if self.return_text:
+                results[-1]["text"] = self.texts[index]
+        return [dump_json(results)]
+
+
+class PredictBody(TextBody):
+    """Body of `/predict`."""
+
+    TASKS = ("text-classification",)
+    inputs: Annotated[Any, BeforeValidator(partial(_texts, "inputs"))] = Field(
+        description="A text, or a list of texts or of pairs of texts."
+    )
+
+    def request(self) -> InferRequest:
+        """Return the request to the model."""
+        return _request(self.inputs, {})
+
+    def pieces(self, model: str, found: list[Any]) -> Iterable[bytes]:
+        """Return the classes of each text; those of a single text without a list around."""
+        classes = [[{"score": each["probability"], "label": each["label"]} for each in one] for one in found]
+        return [dump_json(classes[0] if len(classes) == 1 else classes)]
+
+
+class TokenizeBody(BaseModel):
+    """Body of `/tokenize`."""
+
+    model_config = ConfigDict(extra="ignore")
+    model: str | None = Field(default=None, description="Name of the model; default: the server's default model.")
+    inputs: Annotated[Any, BeforeValidator(partial(_texts, "inputs"))] = Field(description="A text, or a list of them.")
+    add_special_tokens: bool = Field(default=True, description="Whether special tokens are added.")
+
+
+def _request(texts: tuple[Text, ...], parameters: Mapping[str, Any]) -> InferRequest:
+    return InferRequest(decode=partial(text_inputs, texts), parameters=parameters)
+
+
+def _base64(vector: Any) -> str:
+    return base64.b64encode(np.ascontiguousarray(vector, "<f4").tobytes()).decode()
+
+
+def _usage(found: Sequence[Any]) -> dict[str, Any]:
+    """Return the number of tokens, and the indices of truncated texts if there are any."""
+    tokens = sum(each["tokens"] for each in found)
+    truncated = [index for index, each in enumerate(found) if each["truncated"]]
+    usage = {"usage": {"prompt_tokens": tokens, "total_tokens": tokens}}
+    return {**usage, "truncated": truncated} if truncated else usage
+
+
+def _by_score(found: Sequence[Any]) -> list[int]:
+    """Return the indices by falling score; scores that are not numbers come last."""
+    return sorted(range(len(found)), key=lambda index: (found[index]["score"] is None, -(found[index]["score"] or 0)))
+
+
+class _TextModelRequest:
+    """A request to one of these routes; see `ModelRequest`."""
+
+    encodings: tuple[str, ...] = ()
+    values_at: int = 0
+    head_priority: int = DEFAULT_PRIORITY
+    version: Version | None = None
+
+    def __init__(self, plane: DataPlane, headers: Mapping[bytes, bytes], body_type: type[TextBody]) -> None:
+        self._plane, self._body_type = plane, body_type
+        self.deadline, self.encoding = plane.deadline(read_limit(headers)), encoding_of(headers)
+
+    def is_short(self, body: bytearray) -> bool:
+        """Return whether the body can be parsed on the event loop."""
+        return len(body) <= INLINE_BYTES
+
+    def work_item(self, body: bytearray) -> WorkItem:
+        """Parse the body."""
+        return self._work_item(_parsed(body, self._body_type))
+
+    async def work_item_in_thread(self, body: bytearray) -> WorkItem:
+        """Parse the body in a thread."""
+        return self._work_item(await self._plane.offload(partial(_parsed, body, self._body_type), self.deadline))
+
+    def _work_item(self, parsed: TextBody) -> WorkItem:
+        version = _version(self._plane, parsed.model, parsed.TASKS)
+        return WorkItem(version, parsed.request(), parsed.reply, self.deadline)
+
+
+def _version(plane: DataPlane, name: str | None, tasks: Sequence[str]) -> Version:
+    """Return the model of a name; without a name the default model, or else the only one that has such a task.
+
+    Raises:
+        ServiceError: there is no such model, it is not ready, or it has another task.
+    """
+    if name is None and plane.store.default_name is None:
+        fitting = [entry.name for entry in plane.store.entries if entry.files.config.task in tasks]
+        if len(fitting) == 1:
+            name = fitting[0]
+    version = plane.store.version(name, None)
+    task = "tensor" if version.model is None else version.model.config.task
+    if task not in tasks:
+        raise InputMismatchError(
+            f"model '{version.name}': found task '{cut(task)}', expected {quoted(tasks)} for this route"
+        )
+    return version
+
+
+def _parsed(body: bytearray, body_type: type[Any]) -> Any:
+    """Return a body.
+
+    Raises:
+        InvalidRequestError: it is not JSON, or a key is missing or has an invalid value.
+        RequestTooLargeError: it has too many texts.
+    """
+    document = parse_json(body)
+    if not isinstance(document, dict):
+        raise InvalidRequestError("the body: expected a JSON object")
+    try:
+        return body_type.model_validate(document)
+    except _KeptError as kept:
+        raise kept.error from None
+    except ValidationError as exc:
+        first = exc.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise InvalidRequestError(f"{where}: {explain_validation(first)}") from None
+
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+def _with_openai_errors(handler: Handler) -> Handler:
+    """Return a handler whose errors have OpenAI's form, which its clients read."""
+
+    @wraps(handler)
+    async def handle(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except ServiceError as error:
+            return json_response(openai_error(error), error.status, error.headers)
+
+    return handle
+
+
+def openai_error(error: ServiceError) -> dict[str, Any]:
+    """Return the body of an error in OpenAI's form."""
+    kind = "invalid_request_error" if error.status < 500 else "server_error"
+    return {"error": {"message": error.message, "type": kind, "param": None, "code": error.code}}
+
+
+def _documentation(body_type: type[BaseModel], summary: str) -> dict[str, Any]:
+    schema = body_type.model_json_schema(ref_template="#/components/schemas/{model}")
+    content = {_JSON: {"schema": schema}}
+    return {"summary": summary, "openapi_extra": {"requestBody": {"required": True, "content": content}}}
+
+
+async def _run(request: Request, body_type: type[TextBody]) -> Response:
+    plane = dataplane(request)
+    return await respond(request, plane, _TextModelRequest(plane, first_headers(request), body_type))
+
+
+@router.post("/v1/embeddings", **_documentation(EmbeddingsBody, "Embeddings of texts, as OpenAI's"))
+@_with_openai_errors
+async def embeddings(request: Request) -> Response:
+    """For models with task embedding."""
+    return await _run(request, EmbeddingsBody)
+
+
+@router.post("/v1/rerank", **_documentation(RerankBody, "Documents by relevance, as Cohere's and Jina's"))
+@_with_openai_errors
+async def rerank(request: Request) -> Response:
+    """For models with task rerank."""
+    return await _run(request, RerankBody)
+
+
+@router.get("/v1/models", summary="Models, as OpenAI's")
+@_with_openai_errors
+async def models(request: Request) -> Response:
+    """The models that are ready."""
+    entries = [entry for entry in dataplane(request).store.entries if entry.state is State.READY]
+    data = [{"id": entry.name, "object": "model", "created": 0, "owned_by": "pnnx-serve"} for entry in entries]
+    return json_response({"object": "list", "data": data})
+
+
+@router.post("/embed", **_documentation(EmbedBody, "Embeddings of texts, as text-embeddings-inference's"))
+async def embed(request: Request) -> Response:
+    """For models with task embedding."""
+    return await _run(request, EmbedBody)
+
+
+@router.post("/rerank", **_documentation(RerankTextsBody, "Texts by relevance, as text-embeddings-inference's"))
+async def rerank_texts(request: Request) -> Response:
+    """For models with task rerank."""
+    return await _run(request, RerankTextsBody)
+
+
+@router.post("/predict", **_documentation(PredictBody, "Classes of texts, as text-embeddings-inference's"))
+async def predict(request: Request) -> Response:
+    """For models with task text-classification."""
+    return await _run(request, PredictBody)
+
+
+@router.post("/tokenize", **_documentation(TokenizeBody, "Tokens of texts"))
+async def tokenize(request: Request) -> Response:
+    """Ids, texts and positions of the tokens of each text; positions are in characters."""
+    plane = dataplane(request)
+    with plane.memory.answering() as reservation:
+        deadline = plane.deadline(read_limit(first_headers(request)))
+        body = await read_body(request, plane.settings.max_body_bytes, deadline, reservation)
+        parsed = await plane.offload(partial(_parsed, body, TokenizeBody), deadline)
+        version = _version(plane, parsed.model, TEXT_TASKS)
+        work = plane.run_on_model(version, lambda model: _tokens(model, parsed), deadline)
+        text = await until_disconnect(request, work)
+        reservation.charge(len(text))
+        return ChargedResponse([text], reservation, _JSON)
+
+
+def _tokens(model: Any, parsed: TokenizeBody) -> bytes:
+    model.signature.text_port()
+    encodings = model.text_inputs.tokenizer.encode(parsed.inputs, special_tokens=parsed.add_special_tokens)
+    return dump_json([list(_token_bodies(model.text_inputs.tokenizer, encoding)) for encoding in encodings])
+
+
+def _token_bodies(tokenizer: Any, encoding: Encoding) -> Iterator[dict[str, Any]]:
+    for index, token in enumerate(encoding.ids):
+        is_special = encoding.sequences[index] is None
+        start, end = encoding.offsets[index]
+        yield {
+            "id": token,
+            "text": tokenizer.token(token),
+            "special": is_special,
+            "start": None if is_special else start,
+            "stop": None if is_special else end,
+        }
