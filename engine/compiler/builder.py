@@ -30,6 +30,7 @@ from engine.compiler.weights import with_own_weights
 from engine.defects import report_defect
 from engine.errors import CompileError, EngineError
 from engine.graph import RuntimeGraph, RuntimeOperator
+from engine.graph.feedback import whole_inputs
 from engine.graph.port import Port
 from engine.memory.blocks import is_mapped, move_to_disk
 from engine.memory.shared_blocks import shared
@@ -125,14 +126,15 @@ class Builder:
         start = time.perf_counter()
         self.host = self._own  # not the bundle's host
         template = self._pipeline.template(specs, self.host, progress, cores)
-        template = replace(template, constants=shared(template.constants))
+        executable = replace(template.executable, constants=shared(template.executable.constants))
+        template = replace(template, executable=executable)
         numbers = template.numbers(specs)
         if numbers is None:
             raise CompileError(
                 "a program is not valid for the sizes it was compiled for", found=" and ".join(map(str, specs))
             )
         loaded = self._templates.add(template, self.host, self._parts_of(template, self._pipeline.latest))
-        self._pipeline.release(needs_graph=template.needs_graph)
+        self._pipeline.release(needs_graph=executable.needs_graph)
         object_code.release_memory()
         self._keep_templates()
         time_s = time.perf_counter() - start
@@ -164,21 +166,23 @@ class Builder:
         Raises:
             CompileError: the passes leave other operators, or which ones depends on sizes.
         """
-        if not template.needs_graph:
+        if not template.executable.needs_graph:
             return None
         if any(op.source.subgraphs for op in self._graph.operators):
             raise CompileError("the operators that run may depend on sizes")
         specs = [each.spec for each in self._graph.inputs if each.spec is not None]
         graph = self._pipeline.optimised(specs, self._own, silent)
-        if template.operators != tuple(op.name for op in graph.operators):
+        if template.executable.operators != tuple(op.name for op in graph.operators):
             raise CompileError("the optimised graph has other operators than before")
         return self._parts_of(template, graph)
 
     def _parts_of(self, template: Template, graph: RuntimeGraph | None) -> GraphParts | None:
         """Return the parts of its graph that a template needs; None where it needs none."""
-        if graph is None or not template.needs_graph:
+        if graph is None or not template.executable.needs_graph:
             return None
-        operators = {op.name: self.subgraphs.compiled(op) for op in graph.operators if op.name in template.calls}
+        operators = {
+            op.name: self.subgraphs.compiled(op) for op in graph.operators if op.name in template.executable.calls
+        }
         return GraphParts(graph, operators)
 
     def release_template(self, program: Program) -> None:
@@ -196,29 +200,28 @@ class Builder:
 
     def _bound(self, loaded: Loaded, numbers: Array, specs: Sequence[TensorSpec]) -> Program:
         """Return the program of a template for one set of sizes."""
-        executable = loaded.template.bound(numbers)
-        self._check(executable, specs)
         parts = loaded.parts
         inputs = self._graph.inputs if parts is None else parts.graph.inputs
-        return Program(
-            executable=executable,
+        program = Program(
+            plan=loaded.template.executable,
+            pool=numbers,
             code=loaded.code,
             operators={} if parts is None else parts.operators,
             known={} if parts is None else ConstantValues(partial(self._pipeline.known_values, parts.graph, specs)),
             texts=_texts(inputs),
             states=self._states,
-            layouts=loaded.layouts,
-            is_bound=True,
             origin=Origin(is_cached=loaded.is_restored, entry_bytes=self._templates_bytes),
         )
+        if not loaded.is_checked:  # all other sizes pass the template's own checks
+            self._check(program.executable, specs)
+            loaded.is_checked = True
+        return program
 
     def _loaded(self, executable: Executable, specs: Sequence[TensorSpec], progress: Progress) -> Program:
         self._check(executable, specs)
         operators, known, texts = self._graph_parts(executable, specs, progress)
         code = object_code.load(executable.code, self.host)
-        return Program(
-            executable=executable, code=code, operators=operators, known=known, texts=texts, states=self._states
-        )
+        return Program(plan=executable, code=code, operators=operators, known=known, texts=texts, states=self._states)
 
     def _graph_parts(
         self, executable: Executable, specs: Sequence[TensorSpec], progress: Progress
@@ -340,12 +343,8 @@ class Builder:
         Raises:
             CompileError: it does not.
         """
-        specs = list(specs)
-        for each in self._graph.feedback:
-            if each.axis is not None:
-                specs[each.input] = each.whole(specs[each.input])
         try:
-            check_plan(executable, specs)
+            check_plan(executable, whole_inputs(self._graph.feedback, specs))
         except CompileError as error:
             report_defect("", error)
             raise

@@ -13,7 +13,7 @@ from engine.compiler.builder import Builder
 from engine.compiler.codegen.host import Host
 from engine.compiler.executable import Executable, NativeStep
 from engine.compiler.runtime.batch_split import BatchPolicy, Gather, ParallelParts
-from engine.compiler.runtime.instance import Instance, NotFiniteError
+from engine.compiler.runtime.instance import AnyInstance, NotFiniteError
 from engine.compiler.runtime.instances import Instances
 from engine.compiler.runtime.program import Program
 from engine.compiler.runtime.report import Clocked, report_run
@@ -84,7 +84,7 @@ class CompiledGraph:
     def run(
         self,
         inputs: Sequence[Array],
-        instance: Instance | None = None,
+        instance: AnyInstance | None = None,
         otherwise: Callable[[], list[Array]] | None = None,
         runs: list[MeasuredRun] | None = None,
     ) -> list[Array]:
@@ -114,9 +114,9 @@ class CompiledGraph:
             return otherwise()
         if runs is not None and times is not None:
             runs.append(report_run(instance.program.executable, self._graph, times))
-        return outputs if instance.makes_all_outputs else as_outputs(outputs)
+        return outputs if instance.program.makes_all_outputs else as_outputs(outputs)
 
-    def make(self, inputs: Sequence[Array]) -> Instance:
+    def make(self, inputs: Sequence[Array]) -> AnyInstance:
         """Compile for inputs of these shapes.
 
         Raises:
@@ -145,7 +145,7 @@ class CompiledGraph:
         if instance is None:
             return None
         count = len(parts)
-        whole = Gather(instance, count, axes)
+        whole = Gather(instance.program, count, axes)
         parallel = self._batch_policy(instance.program).parallel_count(count)
         try:
             answers = self._parallel_parts(instance.program).run(parts[:parallel], whole) if parallel else []
@@ -160,7 +160,7 @@ class CompiledGraph:
                 self._parallel = ParallelParts(program, self._cores)
             return self._parallel
 
-    def instance_soon(self, specs: Sequence[TensorSpec]) -> Instance | None:
+    def instance_soon(self, specs: Sequence[TensorSpec]) -> AnyInstance | None:
         """Return an instance for new shapes if a program for others is valid for them, else None."""
         try:
             with self._defects.collecting(self._graph):

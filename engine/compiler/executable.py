@@ -1,14 +1,17 @@
 """Executables: compiled graphs as plain data, all that an instance needs and all that the cache stores.
 
 Nothing here refers to a graph or to memory: addresses are offsets, functions and operators are names. Kernels are
-stored column by column, because ten thousand image sizes are as many programs of a hundred kernels each. A row becomes
-a ``NativeStep`` when it is needed, and the garbage collector sees only a few columns.
+stored column by column. A row becomes a ``NativeStep`` when it is needed, and the garbage collector sees only a few
+columns.
+
+A graph with dynamic sizes has one executable for many sizes: in place of each number that depends on them it has an
+index into a *pool* of numbers, which is computed for every set of sizes; see ``docs/symbolic-sizes.md``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from sys import intern
 from typing import overload
@@ -171,6 +174,11 @@ class NativeSteps(Sequence[NativeStep]):
             is_dealt=bool(self.is_dealt[number]),
         )
 
+    def numbered(self, pool: Array) -> NativeSteps:
+        """Return the kernels with the numbers of a pool in place of its indices."""
+        columns = {name: pool[getattr(self, name)] for name in ("chunks", "flops", "bytes", "offsets")}
+        return replace(self, **columns)
+
     def _arguments(self, part: slice) -> Iterator[Address]:
         pairs = zip(self.offsets[part].tolist(), self.blocks[part].tolist(), strict=True)
         return (address_in(block, offset) for offset, block in pairs)
@@ -211,6 +219,15 @@ class Region:
         """Return whether it is an array of its own that the caller gets."""
         return space_of(self.address) is MemorySpace.OUTPUT
 
+    def numbered(self, pool: Array) -> Region:
+        """Return the region with the numbers of a pool in place of its indices."""
+        return Region(
+            address=address_in(block_in(self.address), int(pool[offset_of(self.address)])),
+            shape=tuple([int(pool[each]) for each in self.shape]),
+            strides=tuple([int(pool[each]) for each in self.strides]),
+            dtype=self.dtype,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceCall:
@@ -224,6 +241,14 @@ class ReferenceCall:
     inputs: tuple[Region | None, ...]
     outputs: tuple[Region | None, ...]
 
+    def numbered(self, pool: Array) -> ReferenceCall:
+        """Return the call with the numbers of a pool in place of its indices."""
+        inputs, outputs = (
+            tuple([None if each is None else each.numbered(pool) for each in regions])
+            for regions in (self.inputs, self.outputs)
+        )
+        return ReferenceCall(operator=self.operator, inputs=inputs, outputs=outputs)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
@@ -232,6 +257,11 @@ class Segment:
     first: int
     last: int
     call: ReferenceCall | None = None
+
+
+def no_weights() -> Array:
+    """Return the block of weights of an executable that shares none."""
+    return np.empty(0, np.uint8)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,7 +295,7 @@ class Executable:
     operators: tuple[str, ...] = ()
     passes: tuple[PassReport, ...] = ()
     buffers: Buffers = field(default_factory=Buffers)
-    weights: Array = field(default_factory=lambda: np.empty(0, np.uint8), compare=False)
+    weights: Array = field(default_factory=no_weights, compare=False)
 
     @property
     def constant_bytes(self) -> int:
@@ -281,3 +311,18 @@ class Executable:
     def needs_graph(self) -> bool:
         """Return whether a run needs layers of the graph, or values that it holds."""
         return bool(self.calls) or any(isinstance(output, str) for output in self.outputs)
+
+    def numbered(self, pool: Array) -> Executable:
+        """Return the executable of a template with the numbers of a pool in place of its indices."""
+        return replace(
+            self,
+            steps=self.steps.numbered(pool),
+            segments=tuple(
+                [each if each.call is None else replace(each, call=each.call.numbered(pool)) for each in self.segments]
+            ),
+            arena_bytes=int(pool[self.arena_bytes]),
+            outputs=tuple([each if isinstance(each, str) else each.numbered(pool) for each in self.outputs]),
+            clean=tuple([(int(pool[first]), int(pool[last])) for first, last in self.clean]),
+            fault_flag=None if self.fault_flag is None else int(pool[self.fault_flag]),
+            buffers=Buffers(self.buffers.rows, pool),
+        )

@@ -10,7 +10,7 @@ from engine.cancellation import Progress
 from engine.compiler.codegen.host import Host
 from engine.compiler.executable import Executable
 from engine.compiler.inlining.inlining import Inlining
-from engine.compiler.plan_check import check_output_shapes
+from engine.compiler.plan_check import check_output_shapes, open_bounds
 from engine.compiler.runtime.memory import release
 from engine.compiler.stages import staged
 from engine.compiler.subgraphs import subgraphs_of
@@ -18,9 +18,11 @@ from engine.compiler.upcast import UpcastError, has_low_precision, upcast, upcas
 from engine.compiler.weights import Weights
 from engine.errors import CompileError, CompilerDefectError
 from engine.graph import RuntimeGraph
+from engine.graph.feedback import whole_inputs
 from engine.graph.port import static_specs
-from engine.graph.symbolic_inputs import symbolic_specs
+from engine.graph.symbolic_inputs import SizesOf, symbolic_specs
 from engine.ir.dims import ShapeEnv
+from engine.ir.tables import Table
 from engine.layers.creation.container import Constant
 from engine.options import Options
 from engine.passes import LOWERING_PASSES, PassReport, optimise
@@ -145,11 +147,16 @@ class CompilePipeline:
     def _assemble_template(
         self, lowering: Lowering, env: ShapeEnv, specs: Sequence[TensorSpec], progress: Progress, cores: int
     ) -> Template:
-        from engine.compiler.assembly.symbolic import make_template
+        from engine.compiler.assembly.generation import make_executable
+        from engine.compiler.dynamic.template import Pool, Template
 
-        template = make_template(lowering, env, specs, self._reports(lowering), progress, cores, self._weights)
-        _finish(lowering, len(template.steps.functions), template.reasons)
-        return template
+        pool, reports = Pool(), self._reports(lowering)
+        executable = make_executable(lowering, reports, progress, cores, weights=self._weights, pool=pool)
+        _finish(lowering, len(executable.steps), executable.reasons)
+        inputs = whole_inputs(self._graph.feedback, specs)
+        checks = [pool.index(each) for each in open_bounds(executable, pool.values, inputs)]
+        table = Table(env, pool.values)
+        return Template(env=env, sizes=SizesOf(env, specs), table=table, executable=executable, checks=checks)
 
     def _reports(self, lowering: Lowering) -> list[PassReport]:
         """Return what the passes and the fusions of a lowering did."""

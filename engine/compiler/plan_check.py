@@ -7,13 +7,14 @@ its code is called, whether it was just compiled or comes from the cache or from
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from engine.compiler.addresses import MemorySpace, address_in, block_of, offset_of, port_of, space_of
+from engine.compiler.addresses import MemorySpace, address_in, block_in, block_of, offset_of, port_of, space_of
 from engine.compiler.executable import Executable, NativeSteps, Region
 from engine.errors import CompileError
+from engine.ir.dims import hint, is_at_most, is_same, is_symbolic, terms_of
 from engine.tensor import TensorSpec, named_dtype
 
 
@@ -36,9 +37,65 @@ def check_plan(plan: Executable, inputs: Sequence[TensorSpec]) -> None:
         if isinstance(region, Region) and region.is_whole_output:
             _check_whole_output(number, region)
             sizes[MemorySpace.OUTPUT, number] = _region_bytes(region)
-    for where, region in _regions(plan):
-        _check_region(where, region, sizes)
+    for number, region in enumerate(plan.outputs):
+        if isinstance(region, Region):
+            _check_region(f"output {number}", region, sizes)
+    for call in (each.call for each in plan.segments if each.call is not None):
+        for each in (*call.inputs, *call.outputs):
+            if each is not None:
+                _check_region(f"operator '{call.operator}'", each, sizes)
     _check_arguments(plan.steps, sizes)
+
+
+def open_bounds(plan: Executable, numbers: Sequence[int], inputs: Sequence[TensorSpec]) -> list[int]:
+    """Return the symbolic numbers that must not be negative for a template to stay inside its memory.
+
+    Those that algebra shows not to be negative for any sizes are left out: each set of sizes has to check the others.
+
+    Args:
+        numbers: the symbolic numbers that the plan has indices of.
+        inputs: specs of the inputs over symbolic sizes.
+
+    Raises:
+        CompileError: one is negative for all sizes.
+    """
+    sizes = {
+        block_of(MemorySpace.ARENA, 0): numbers[plan.arena_bytes],
+        block_of(MemorySpace.CONSTANT, 0): plan.constants.nbytes,
+        block_of(MemorySpace.WEIGHT, 0): plan.weights.nbytes,
+        **{
+            block_of(MemorySpace.INPUT, port): math.prod(spec.sizes) * spec.dtype.itemsize
+            for port, spec in enumerate(inputs)
+        },
+    }
+    calls = [each.call for each in plan.segments if each.call is not None]
+    regions = [each for each in plan.outputs if isinstance(each, Region)]
+    found: list[int] = []
+    for region in (each for each in regions if each.is_whole_output):
+        shape, strides = ([numbers[each] for each in row] for row in (region.shape, region.strides))
+        dense = named_dtype(region.dtype).itemsize
+        for size, stride in zip(reversed(shape), reversed(strides), strict=True):
+            if not is_same(size, 1):
+                found += [stride - dense, dense - stride]
+            dense *= size
+        found.append(-numbers[offset_of(region.address)])
+        sizes[block_in(region.address)] = dense
+    places = {(int(block), int(offset)) for block, offset in zip(plan.steps.blocks, plan.steps.offsets, strict=True)}
+    for block, number in sorted(places):
+        if space_of(address_in(block, 0)) is not MemorySpace.NUMBER:
+            found += [numbers[number], sizes.get(block, -1) - numbers[number]]
+    for region in (*regions, *(each for call in calls for each in (*call.inputs, *call.outputs) if each is not None)):
+        first = last = numbers[offset_of(region.address)]
+        for size, stride in zip(region.shape, region.strides, strict=True):
+            reach = (numbers[size] - 1) * numbers[stride]
+            is_backward = hint(numbers[stride]) < 0
+            found.append(-numbers[stride] if is_backward else numbers[stride])
+            first, last = (first + reach, last) if is_backward else (first, last + reach)
+        found += [first, sizes.get(block_in(region.address), -1) - last - named_dtype(region.dtype).itemsize]
+    if any(not is_symbolic(each) and each < 0 for each in found):
+        raise CompileError("a plan does not stay inside its memory")
+    distinct = {terms_of(each): each for each in found}.values()
+    return [each for each in distinct if is_symbolic(each) and not is_at_most(0, each)]
 
 
 def check_output_shapes(plan: Executable, shapes: Mapping[int, tuple[int, ...]]) -> None:
@@ -55,18 +112,6 @@ def check_output_shapes(plan: Executable, shapes: Mapping[int, tuple[int, ...]])
         if isinstance(output, Region) and output.shape != shape:
             where = f"output {number}"
             raise CompileError("an output has a different shape", where=where, found=output.shape, expected=shape)
-
-
-def _regions(plan: Executable) -> Iterator[tuple[str, Region]]:
-    """Yield every tensor of a plan, with its name in errors."""
-    for number, output in enumerate(plan.outputs):
-        if isinstance(output, Region):
-            yield f"output {number}", output
-    for segment in plan.segments:
-        if segment.call is not None:
-            for region in (*segment.call.inputs, *segment.call.outputs):
-                if region is not None:
-                    yield f"operator '{segment.call.operator}'", region
 
 
 def _check_whole_output(number: int, region: Region) -> None:
@@ -98,22 +143,23 @@ def _check_region(where: str, region: Region, sizes: Mapping[tuple[MemorySpace, 
 def _check_arguments(steps: NativeSteps, sizes: Mapping[tuple[MemorySpace, int], int]) -> None:
     """Check where the arguments of kernels begin; how far a kernel goes from there is in its code."""
     blocks, offsets = steps.blocks, steps.offsets
-    known = {block_of(space, port): size for (space, port), size in sizes.items()}
-    count = max(int(blocks.max(initial=0)), *known) + 1
-    limits = np.array([known.get(block, -1) for block in range(count)], np.int64)[blocks]
-    is_outside = (offsets < 0) | (offsets > limits)
+    limits = np.full(int(blocks.max(initial=0)) + 1, -1, np.int64)
+    for (space, port), size in sizes.items():
+        if (block := block_of(space, port)) < len(limits):
+            limits[block] = size
+    limits = limits[blocks]
+    is_outside = ((offsets < 0) | (offsets > limits)) & (blocks != block_of(MemorySpace.NUMBER, 0))
     if not is_outside.any():
         return
-    bad = np.flatnonzero(is_outside & (blocks != block_of(MemorySpace.NUMBER, 0)))
-    if bad.size:
-        step = int(np.searchsorted(steps.ends[:, 0], bad[0], side="right")) - 1
-        place = address_in(int(blocks[bad[0]]), int(offsets[bad[0]]))
-        raise CompileError(
-            "an argument of a kernel lies outside its memory",
-            where=f"operator '{steps[step].operators[0]}'",
-            found=f"byte {offsets[bad[0]]} of {space_of(place).name.lower()} {port_of(place)}",
-            expected=f"at most {max(int(limits[bad[0]]), 0)}",
-        )
+    bad = int(np.flatnonzero(is_outside)[0])
+    step = int(np.searchsorted(steps.ends[:, 0], bad, side="right")) - 1
+    place = address_in(int(blocks[bad]), int(offsets[bad]))
+    raise CompileError(
+        "an argument of a kernel lies outside its memory",
+        where=f"operator '{steps[step].operators[0]}'",
+        found=f"byte {offsets[bad]} of {space_of(place).name.lower()} {port_of(place)}",
+        expected=f"at most {max(int(limits[bad]), 0)}",
+    )
 
 
 def _bytes(spec: TensorSpec) -> int:

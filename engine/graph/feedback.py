@@ -31,6 +31,12 @@ class Feedback:
         return TensorSpec(tuple(sizes), spec.dtype)
 
 
+def whole_inputs(feedback: Sequence[Feedback], specs: Sequence[TensorSpec]) -> list[TensorSpec]:
+    """Return the specs of inputs with all memory of the states that grow."""
+    whole = {each.input: each for each in feedback if each.axis is not None}
+    return [whole[port].whole(spec) if port in whole else spec for port, spec in enumerate(specs)]
+
+
 def find_feedback(
     inputs: Sequence[Port], outputs: Sequence[Port], states: Mapping[str, str], capacity: int
 ) -> tuple[Feedback, ...]:

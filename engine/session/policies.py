@@ -34,7 +34,7 @@ from engine.toolchain import has_llvm, no_compiler
 
 if TYPE_CHECKING:
     from engine.compiler import CompiledGraph
-    from engine.compiler.runtime.instance import Instance
+    from engine.compiler.runtime.instance import AnyInstance
     from engine.compiler.subgraphs import RunnableSubgraph
 
 _ARRAYS: Final = frozenset({np.ndarray})
@@ -139,7 +139,7 @@ class Race:
 
     def _wait_for(
         self, graph: RuntimeGraph, compiled: CompiledGraph, inputs: Sequence[Array], *, is_measured: bool
-    ) -> Instance | None:
+    ) -> AnyInstance | None:
         """Compile for these inputs if the answer should wait for it; else compile in the background.
 
         The shapes of the file are expected again: only their first answer is raced, and only if there is much to
@@ -273,7 +273,7 @@ def _run_compiled(
     graph: RuntimeGraph,
     compiled: CompiledGraph,
     inputs: Sequence[Array],
-    instance: Instance | None,
+    instance: AnyInstance | None,
     runs: list[MeasuredRun] | None,
 ) -> list[Array]:
     """Run machine code, or the reference if only that can name the fault or must not wait for other code."""

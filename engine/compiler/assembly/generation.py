@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 import numpy as np
 
 from engine.cancellation import Progress, cancellable, silent
 from engine.compiler.addresses import Address, MemorySpace, address
 from engine.compiler.assembly.dynamic_kernels import Call
-from engine.compiler.assembly.memory import MemoryPlan, find_lifetimes, plan_memory, storages_of, with_borders_cleared
-from engine.compiler.assembly.objects import Objects, make_objects
+from engine.compiler.assembly.memory import (
+    MemoryPlan,
+    find_lifetimes,
+    plan_memory,
+    plan_symbolic_memory,
+    storages_of,
+    with_borders_cleared,
+)
+from engine.compiler.assembly.objects import make_objects
 from engine.compiler.codegen.memory_release import trim_heap
-from engine.compiler.executable import Buffers, Executable, NativeStep, NativeSteps, ReferenceCall, Region, Row, Segment
+from engine.compiler.dynamic.template import Pool
+from engine.compiler.executable import Buffers, Executable, NativeStep, NativeSteps, ReferenceCall, Region, Segment
 from engine.compiler.lowering import Lowering
 from engine.compiler.lowering.steps import KernelStep, ReferenceStep, Step
 from engine.compiler.runtime.memory import aligned_bytes, allocate
@@ -29,43 +38,88 @@ from engine.tensor import Array
 _MOSTLY = 2
 
 
-def address_in(storage: Storage, offset: int, starts: Mapping[Storage, int]) -> Address:
-    """Return the address of a byte of a storage.
+Numbering: TypeAlias = Callable[[int], int]
+"""Function from a number to what stands for it in an executable: itself, or its index in a template's pool."""
+
+
+class _Writer:
+    """Writer of steps and tensors with their addresses.
 
     Args:
         starts: offset of every storage in its memory space.
     """
-    return address(storage.space, max(storage.port, 0), offset_in(storage, offset, starts))
 
+    def __init__(self, starts: Mapping[Storage, int], number: Numbering) -> None:
+        self._starts, self.number = starts, number
 
-def offset_in(storage: Storage, offset: int, starts: Mapping[Storage, int]) -> int:
-    """Return the offset of a byte of a storage in its memory space; arguments as for ``address_in``."""
-    return offset if storage.space in (MemorySpace.INPUT, MemorySpace.OUTPUT) else starts[storage] + offset
+    def address(self, storage: Storage, offset: int) -> Address:
+        """Return the address of a byte of a storage."""
+        is_outside = storage.space in (MemorySpace.INPUT, MemorySpace.OUTPUT)
+        at = offset if is_outside else self._starts[storage] + offset
+        return address(storage.space, max(storage.port, 0), self.number(at))
 
+    def region(self, view: View | None) -> Region | None:
+        """Return the tensor of a view; None without one."""
+        if view is None:
+            return None
+        return Region(
+            address=self.address(view.storage, view.offset),
+            shape=tuple(map(self.number, view.shape)),
+            strides=tuple(map(self.number, view.meta.strides)),
+            dtype=view.dtype.name,
+        )
 
-def region_of(view: View, starts: Mapping[Storage, int]) -> Region:
-    """Return the tensor of a view with its address.
+    def native(self, step: KernelStep, call: Call) -> NativeStep:
+        """Return a kernel."""
+        pointers = (self.address(each.storage, each.offset) for each in step.pointers)
+        numbers = (address(MemorySpace.NUMBER, 0, self.number(each)) for each in call.numbers)
+        return NativeStep(
+            function=call.function,
+            kind=step.kernel.reported_kind,
+            chunks=self.number(step.kernel.chunks),
+            arguments=(*pointers, *numbers),
+            operators=step.operators,
+            flops=self.number(step.kernel.flops),
+            bytes=self.number(step.bytes),
+            is_dealt=is_dealt(step),
+        )
 
-    Args:
-        starts: offset of every storage in its memory space.
-    """
-    at = address_in(view.storage, view.offset, starts)
-    return Region(address=at, shape=view.shape, strides=view.meta.strides, dtype=view.dtype.name)
+    def call(self, step: ReferenceStep) -> ReferenceCall:
+        """Return an operator that its layer computes."""
+        inputs, outputs = (tuple(map(self.region, views)) for views in (step.inputs, step.outputs))
+        return ReferenceCall(operator=step.operator.name, inputs=inputs, outputs=outputs)
 
+    def segments(self, steps: Sequence[Step]) -> list[Segment]:
+        """Return the kernels up to each call, and those after the last call."""
+        segments: list[Segment] = []
+        first = index = 0
+        for step in steps:
+            if isinstance(step, KernelStep):
+                index += 1
+                continue
+            if index > first:
+                segments.append(Segment(first=first, last=index))
+            segments.append(Segment(first=index, last=index, call=self.call(step)))
+            first = index
+        if index > first:
+            segments.append(Segment(first=first, last=index))
+        return segments
 
-def _native(step: KernelStep, starts: Mapping[Storage, int], call: Call) -> NativeStep:
-    pointers = (address_in(each.storage, each.offset, starts) for each in step.pointers)
-    numbers = (address(MemorySpace.NUMBER, 0, each) for each in call.numbers)
-    return NativeStep(
-        function=call.function,
-        kind=step.kernel.reported_kind,
-        chunks=step.kernel.chunks,
-        arguments=(*pointers, *numbers),
-        operators=step.operators,
-        flops=step.kernel.flops,
-        bytes=step.bytes,
-        is_dealt=is_dealt(step),
-    )
+    def buffers(self, memory: MemoryPlan, views: Mapping[str, View]) -> Buffers:
+        """Return the tensors of the arena with offsets and lifetimes.
+
+        Args:
+            views: view of every operand, by name.
+        """
+        names: dict[Storage, tuple[str, ...]] = {}
+        for name, view in views.items():
+            names[view.storage] = *names.get(view.storage, ()), name
+        return Buffers(
+            tuple(
+                (self.number(memory.offsets[each]), self.number(each.bytes), life.first, life.last, names.get(each, ()))
+                for each, life in memory.lifetimes.items()
+            )
+        )
 
 
 def is_dealt(step: KernelStep) -> bool:
@@ -83,27 +137,6 @@ def is_dealt(step: KernelStep) -> bool:
     return weights >= step.kernel.host.memory.second_bytes and weights > _MOSTLY * others
 
 
-def native_steps(steps: Sequence[Step], starts: Mapping[Storage, int], objects: Objects) -> NativeSteps:
-    """Return the kernels among some steps with all addresses; arguments as for ``region_of``."""
-    kernels = [each for each in steps if isinstance(each, KernelStep)]
-    return NativeSteps.of([_native(each, starts, objects.call_of(each.kernel)) for each in kernels])
-
-
-def buffer_rows(memory: MemoryPlan, views: Mapping[str, View]) -> tuple[Row, ...]:
-    """Return the tensors of the arena with offsets and lifetimes.
-
-    Args:
-        views: view of every operand, by name.
-    """
-    names: dict[Storage, tuple[str, ...]] = {}
-    for name, view in views.items():
-        names[view.storage] = *names.get(view.storage, ()), name
-    return tuple(
-        (memory.offsets[each], each.bytes, life.first, life.last, names.get(each, ()))
-        for each, life in memory.lifetimes.items()
-    )
-
-
 # Most kernels and calls of a program: memory planning compares all pairs.
 PROGRAM_STEPS = 10_000
 # The C library keeps freed weights: after this many bytes they are returned to the system.
@@ -119,6 +152,7 @@ def make_executable(
     cores: int = 1,
     *,
     weights: Weights | None = None,
+    pool: Pool | None = None,
 ) -> Executable:
     """Generate and assemble the kernels of a lowered graph, pack its constants, plan its memory.
 
@@ -127,6 +161,7 @@ def make_executable(
         progress: called for every kernel.
         cores: number of kernels LLVM compiles at once; 0 for background priority.
         weights: shared by all programs of the graph; None where each program has its own.
+        pool: of a graph lowered with symbolic sizes: takes all numbers, and the executable has their indices.
 
     Raises:
         CompileError: the program would be too large.
@@ -135,40 +170,39 @@ def make_executable(
     kept = [view for name in lowering.results if (view := _output(lowering, name)) is not None]
     if len(lowering.steps) > PROGRAM_STEPS:
         raise CompileError("the program would have too many steps", found=len(lowering.steps), expected=PROGRAM_STEPS)
-    memory = plan_memory(lowering.steps, kept, lowering.host.memory)
-    steps = with_borders_cleared(lowering.steps, memory.unclean, lowering.host)
+    is_dynamic = pool is not None
+    plan = plan_symbolic_memory if is_dynamic else plan_memory
+    memory = plan(lowering.steps, kept, lowering.host.memory)
+    steps = with_borders_cleared(lowering.steps, memory.unclean, lowering.host, is_apart=is_dynamic)
     if len(steps) > len(lowering.steps):
         memory = replace(memory, lifetimes=find_lifetimes(steps, kept))
-    objects = make_objects(steps, lowering.host, progress, cores)
+    objects = make_objects(steps, lowering.host, progress, cores, is_dynamic=is_dynamic)
     constants, offsets, tables_at = pack_constants(steps, kept)
     shared, shared_offsets = pack_weights(steps, kept, weights)
-    starts = {**memory.offsets, **offsets, **shared_offsets}
-    native = native_steps(steps, starts, objects)
+    number: Numbering = (lambda each: each) if pool is None else pool.index
+    writer = _Writer({**memory.offsets, **offsets, **shared_offsets}, number)
+    kernels = [each for each in steps if isinstance(each, KernelStep)]
+    fault_flag = memory.offsets.get(lowering.fault_flag.storage)
     return Executable(
         code=tuple(objects.code),
         constants=constants,
         weights=shared,
-        steps=native,
-        segments=tuple(_segments(steps, len(native), starts)),
-        arena_bytes=memory.bytes,
-        outputs=tuple(_result(lowering, each, starts) for each in lowering.results),
+        steps=NativeSteps.of([writer.native(each, objects.call_of(each.kernel)) for each in kernels]),
+        segments=tuple(writer.segments(steps)),
+        arena_bytes=number(memory.bytes),
+        outputs=tuple(writer.region(_output(lowering, each)) or str(each) for each in lowering.results),
         reasons=dict(lowering.reasons),
-        clean=memory.clean,
-        fault_flag=memory.offsets.get(lowering.fault_flag.storage),
+        clean=tuple((number(first), number(last)) for first, last in memory.clean),
+        fault_flag=None if fault_flag is None else number(fault_flag),
         tables_at=tables_at,
         operators=tuple(op.name for op in lowering.operators),
-        buffers=Buffers(buffer_rows(memory, lowering.views)),
+        buffers=writer.buffers(memory, lowering.views),
         passes=tuple(passes),
     )
 
 
 def _output(lowering: Lowering, output: View | str) -> View | None:
     return lowering.views.get(output) if isinstance(output, str) else output
-
-
-def _result(lowering: Lowering, output: View | str, starts: Mapping[Storage, int]) -> Region | str:
-    view = _output(lowering, output)
-    return region_of(view, starts) if view is not None else str(output)
 
 
 def pack_constants(steps: Sequence[Step], kept: Sequence[View]) -> tuple[Array, dict[Storage, int], int | None]:
@@ -211,28 +245,3 @@ def pack_weights(
         return np.empty(0, np.uint8), {}
     storages = [*(each for step in steps for each in storages_of(step)), *(view.storage for view in kept)]
     return weights.lay_out(dict.fromkeys(each for each in storages if each.space is MemorySpace.WEIGHT).keys())
-
-
-def _segments(steps: Sequence[Step], count: int, starts: Mapping[Storage, int]) -> list[Segment]:
-    """Return the kernels up to each call and those after the last call; ``count`` is the number of kernels."""
-    segments: list[Segment] = []
-    first = index = 0
-    for step in steps:
-        if isinstance(step, KernelStep):
-            index += 1
-            continue
-        if index > first:
-            segments.append(Segment(first=first, last=index))
-        segments.append(Segment(first=index, last=index, call=_call(step, starts)))
-        first = index
-    if count > first:
-        segments.append(Segment(first=first, last=count))
-    return segments
-
-
-def _call(step: ReferenceStep, starts: Mapping[Storage, int]) -> ReferenceCall:
-    return ReferenceCall(
-        operator=step.operator.name,
-        inputs=tuple(None if view is None else region_of(view, starts) for view in step.inputs),
-        outputs=tuple(None if view is None else region_of(view, starts) for view in step.outputs),
-    )

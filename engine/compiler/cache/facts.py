@@ -16,6 +16,7 @@ from engine.compiler.executable import (
     ReferenceCall,
     Region,
     Segment,
+    no_weights,
 )
 from engine.passes import PassReport
 from engine.tensor import Array
@@ -52,18 +53,25 @@ def to_facts(executable: Executable) -> dict[str, Any]:
     }
 
 
-def from_facts(facts: Mapping[str, Any], code: tuple[bytes, ...], constants: Array) -> Executable:
+def from_facts(
+    facts: Mapping[str, Any], code: tuple[bytes, ...], constants: Array, weights: Array | None = None
+) -> Executable:
     """Rebuild the executable.
 
     Raises:
         KeyError, TypeError, ValueError, IndexError: the facts are not of ``to_facts``.
     """
+    steps = NativeSteps.of(map(_step, facts["steps"]))
+    segments = tuple(Segment(first=first, last=last, call=_call(call)) for first, last, call in facts["segments"])
+    if any(not 0 <= each.first <= each.last <= len(steps) for each in segments):
+        raise ValueError("a segment beyond the last step")
     return Executable(
         **{name: facts[name] for name in _PLAIN},
         code=code,
         constants=constants,
-        steps=NativeSteps.of(map(_step, facts["steps"])),
-        segments=tuple(Segment(first=first, last=last, call=_call(call)) for first, last, call in facts["segments"]),
+        weights=no_weights() if weights is None else weights,
+        steps=steps,
+        segments=segments,
         outputs=tuple(each if isinstance(each, str) else _region(each) for each in facts["outputs"]),
         reasons=dict(facts["reasons"]),
         operators=tuple(facts["operators"]),

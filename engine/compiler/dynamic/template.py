@@ -1,29 +1,23 @@
-"""Templates: compiled graphs with symbolic sizes, as plain data and one function from sizes to numbers.
+"""Templates: executables with indices into a pool of numbers, and one function from sizes to this pool.
 
-Every number of an executable that depends on sizes (addresses, sizes that kernels read, chunks, shapes) is an index
-into a *pool* of numbers. Binding a template to sizes computes the pool, and takes the columns from it. A graph has a
-handful of templates, each valid for the sizes that pass its guards.
+A graph has a handful of templates, each valid for the sizes that pass its guards.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
-import numpy as np
-
-from engine.compiler.addresses import address_in
 from engine.compiler.codegen import object_code
 from engine.compiler.codegen.host import Host
-from engine.compiler.executable import Buffers, Executable, NativeSteps, ReferenceCall, Region, Row, Segment
-from engine.compiler.runtime.tables import Layouts
+from engine.compiler.executable import Executable
+from engine.errors import CompileError
 from engine.graph import RuntimeGraph, RuntimeOperator
 from engine.graph.symbolic_inputs import SizesOf
 from engine.ir.dims import ShapeEnv, terms_of
 from engine.ir.tables import Table
-from engine.passes import PassReport
 from engine.tensor import Array, TensorSpec
 
 
@@ -42,87 +36,6 @@ class Pool:
             self.values.append(value)
         return found
 
-    def indices(self, values: Sequence[int]) -> Array:
-        """Return the indices of some numbers."""
-        return np.array([self.index(each) for each in values], np.int64)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SymbolicRegion:
-    """Tensor in memory, by indices into the pool; see ``Region``.
-
-    Args:
-        block: the block of memory; see ``block_of``.
-    """
-
-    block: int
-    offset: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    dtype: str
-
-    def bound(self, numbers: Sequence[int]) -> Region:
-        """Return the region for the numbers of a pool."""
-        return Region(
-            address=address_in(self.block, numbers[self.offset]),
-            shape=tuple([numbers[each] for each in self.shape]),
-            strides=tuple([numbers[each] for each in self.strides]),
-            dtype=self.dtype,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SymbolicCall:
-    """Operator that its numpy layer computes; see ``ReferenceCall``."""
-
-    operator: str
-    inputs: tuple[SymbolicRegion | None, ...]
-    outputs: tuple[SymbolicRegion | None, ...]
-
-    def bound(self, numbers: Sequence[int]) -> ReferenceCall:
-        """Return the call for the numbers of a pool."""
-        return ReferenceCall(
-            operator=self.operator,
-            inputs=tuple([None if each is None else each.bound(numbers) for each in self.inputs]),
-            outputs=tuple([None if each is None else each.bound(numbers) for each in self.outputs]),
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SymbolicSteps:
-    """Kernels of a template, column by column; see ``NativeSteps``.
-
-    Args:
-        chunks, flops, bytes, offsets: indices into the pool.
-        blocks: memory blocks of the arguments; see ``block_of``.
-    """
-
-    functions: tuple[str, ...]
-    kinds: tuple[str, ...]
-    operators: tuple[str, ...]
-    is_dealt: Array
-    ends: Array
-    chunks: Array
-    flops: Array
-    bytes: Array
-    offsets: Array
-    blocks: Array
-
-    def bound(self, pool: Array) -> NativeSteps:
-        """Return the kernels for the numbers of a pool."""
-        return NativeSteps(
-            functions=self.functions,
-            kinds=self.kinds,
-            operators=self.operators,
-            chunks=pool[self.chunks],
-            flops=pool[self.flops],
-            bytes=pool[self.bytes],
-            is_dealt=self.is_dealt,
-            offsets=pool[self.offsets],
-            blocks=self.blocks,
-            ends=self.ends,
-        )
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Template:
@@ -132,39 +45,15 @@ class Template:
         env: the symbolic sizes, with all guards.
         sizes: computes their values from input specs.
         table: computes the pool; None for sizes that fail a guard.
-        segments: first and last step of each, or a call.
-        arena_bytes, fault_flag, clean, outputs: as in executables, by indices into the pool.
-        buffers: offset and bytes by indices, first and last step, names of operands.
+        executable: the compiled graph, with indices into the pool in place of numbers.
+        checks: indices of the numbers that must not be negative, or the plan would leave its memory.
     """
 
     env: ShapeEnv
     sizes: SizesOf
     table: Table
-    code: tuple[bytes, ...]
-    constants: Array
-    weights: Array
-    tables_at: int | None
-    steps: SymbolicSteps
-    segments: tuple[tuple[int, int, SymbolicCall | None], ...]
-    arena_bytes: int
-    fault_flag: int | None
-    clean: tuple[tuple[int, int], ...]
-    outputs: tuple[SymbolicRegion | str, ...]
-    buffers: tuple[Row, ...]
-    reasons: Mapping[str, str] = field(default_factory=dict)
-    operators: tuple[str, ...] = ()
-    passes: tuple[PassReport, ...] = ()
-
-    @property
-    def needs_graph(self) -> bool:
-        """Return whether a run needs layers of the graph, or values that it holds."""
-        has_calls = any(call is not None for *_, call in self.segments)
-        return has_calls or any(isinstance(each, str) for each in self.outputs)
-
-    @property
-    def calls(self) -> frozenset[str]:
-        """Return the names of the operators that run on the reference."""
-        return frozenset(call.operator for *_, call in self.segments if call is not None)
+    executable: Executable
+    checks: Sequence[int] = ()
 
     @property
     def is_fixed(self) -> bool:
@@ -176,31 +65,10 @@ class Template:
     def numbers(self, specs: Sequence[TensorSpec]) -> Array | None:
         """Return the pool for inputs of these shapes; None if the template is not valid for them."""
         sizes = self.sizes(specs)
-        return None if sizes is None else self.table(sizes)
-
-    def bound(self, pool: Array) -> Executable:
-        """Return the executable for the numbers of a pool."""
-        numbers = pool.tolist()
-        details: dict[str, Any] = {"reasons": dict(self.reasons), "operators": self.operators, "passes": self.passes}
-        return Executable(
-            code=self.code,
-            constants=self.constants,
-            weights=self.weights,
-            tables_at=self.tables_at,
-            steps=self.steps.bound(pool),
-            segments=tuple(
-                [
-                    Segment(first=first, last=last, call=None if call is None else call.bound(numbers))
-                    for first, last, call in self.segments
-                ]
-            ),
-            arena_bytes=numbers[self.arena_bytes],
-            outputs=tuple([each if isinstance(each, str) else each.bound(numbers) for each in self.outputs]),
-            clean=tuple([(numbers[first], numbers[last]) for first, last in self.clean]),
-            fault_flag=None if self.fault_flag is None else numbers[self.fault_flag],
-            buffers=Buffers(rows=self.buffers, pool=pool),
-            **details,
-        )
+        pool = None if sizes is None else self.table(sizes)
+        if pool is not None and any(pool[each] < 0 for each in self.checks):
+            raise CompileError("a plan does not stay inside its memory", found=" and ".join(map(str, specs)))
+        return pool
 
 
 MAX_TEMPLATES: Final = 8
@@ -221,21 +89,21 @@ class GraphParts:
     operators: Mapping[str, RuntimeOperator]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Loaded:
     """Template whose code is loaded.
 
     Args:
         parts: parts of the graph that a run needs; None if it needs none.
         is_restored: whether it is from the cache.
-        layouts: table layouts of all its programs.
+        is_checked: whether its plan was checked with numbers.
     """
 
     template: Template
     code: object_code.Code | object_code.SharedObjects
     parts: GraphParts | None = None
     is_restored: bool = False
-    layouts: Layouts = field(default_factory=Layouts)
+    is_checked: bool = False
 
 
 class Templates:
@@ -282,7 +150,7 @@ class Templates:
         Raises:
             CompileError: its code is damaged, or there is no memory.
         """
-        loaded = Loaded(template, object_code.load(template.code, host, is_apart=True), parts, is_restored)
+        loaded = Loaded(template, object_code.load(template.executable.code, host, is_apart=True), parts, is_restored)
         with self._lock:
             self._found = *self._found, loaded
             self._fixed += template.is_fixed

@@ -93,14 +93,14 @@ class Gather:
     """Arrays for the outputs of all parts, except outputs that kernels do not make or whose parts are not contiguous.
 
     Args:
-        instance: runs the parts, or is like those that do.
+        program: of a part.
         count: number of parts.
         axes: batch axis of each output; None where it is the same for every part.
     """
 
-    def __init__(self, instance: Instance, count: int, axes: Axes) -> None:
+    def __init__(self, program: Program, count: int, axes: Axes) -> None:
         self._axes, self._count = axes, count
-        outputs = zip(instance.kernel_outputs, axes, strict=True) if instance.makes_all_outputs else ()
+        outputs = zip(program.kernel_outputs, axes, strict=True) if program.makes_all_outputs else ()
         self._arrays = {
             port: np.empty((count * shape[0], *shape[1:]), dtype) for (port, shape, dtype), axis in outputs if axis == 0
         }

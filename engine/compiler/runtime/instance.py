@@ -9,8 +9,8 @@ import ctypes
 import threading
 import time
 import weakref
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -40,46 +40,45 @@ class OutsideTableError(UnforeseenResultError):
     """Kernel met an index out of range, or an integer division by 0; the reference reports the error."""
 
 
-class KernelOutput(NamedTuple):
-    """Output that kernels write: its number, and the array it takes."""
-
-    port: int
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-
-
 class Instance:
     """Memory and threads for one run at a time of a program.
 
     Args:
+        program: as for ``bind``.
         threads: of a run, the caller's included.
         arenas: pool that lends an arena to every run; None for an arena of its own.
-
-    Attributes:
-        kernel_outputs: the outputs that kernels write.
-        makes_all_outputs: whether kernels write all outputs, each as an array of its own.
     """
 
     def __init__(self, program: Program, threads: int = 1, arenas: Arenas | None = None) -> None:
-        self.program = program
         self._arenas = arenas
-        self._user = new_user()
         self._lock = threading.Lock()
         self._epoch = 0
         # More threads than a step has chunks would only search for work.
-        self._threads = min(threads, int(program.executable.steps.chunks.max(initial=1)))
-        self._tables = Tables(program, program.layouts.of(program, self._threads))
-        self._use_arena(NO_ARENA if arenas is not None else new_arena(program.executable.arena_bytes))
-        outputs = [each for each in program.executable.outputs if isinstance(each, Region) and each.is_whole_output]
-        self.kernel_outputs = [
-            KernelOutput(port_of(each.address), each.shape, np.dtype(each.dtype)) for each in outputs
-        ]
-        ports = {each.port for each in self.kernel_outputs}
-        self.makes_all_outputs = len(ports) == len(self.kernel_outputs) == len(program.executable.outputs)
+        self._threads = threads if program.is_bound else min(threads, int(program.plan.steps.chunks.max(initial=1)))
+        self._tables = Tables(program, self._threads)
+        self._take(program)
+        self._use_arena(NO_ARENA if arenas is not None else new_arena(self._arena_bytes))
         self._run = _RUN(program.code.address("run"))
         # A list, because the finalizer must not refer to the instance.
         self._crew: list[Workers] = []
         self._stop = weakref.finalize(self, _release_workers, self._crew)
+
+    def bind(self, program: Program) -> None:
+        """Run this program from now on; it differs from the one before at most in sizes, and no run is in progress."""
+        if self._threads > 1:  # threads that are late for an earlier run must find nothing to compute
+            self._tables.retire(self._epoch + 1)
+            self._run_row(self._workers().address, len(program.plan.segments), None)
+        self._tables.bind(program)
+        self._take(program)
+
+    def _take(self, program: Program) -> None:
+        """Take from a program what depends on sizes."""
+        plan = program.plan
+        self.program = program
+        self._user = new_user()
+        self._arena_bytes = program.number(plan.arena_bytes)
+        self._clean = [(program.number(first), program.number(last)) for first, last in plan.clean]
+        self._flag_at = None if plan.fault_flag is None else program.number(plan.fault_flag)
 
     def run(
         self, inputs: Sequence[Array], times: list[Clocked] | None = None, into: Mapping[int, Array] = NOWHERE
@@ -99,8 +98,7 @@ class Instance:
         with self._lock:
             if self._arenas is None:
                 return self._run_with_workers(inputs, times, into)
-            plan = self.program.executable
-            arena = self._arenas.take(plan.arena_bytes, self._user, plan.clean)
+            arena = self._arenas.take(self._arena_bytes, self._user, self._clean)
             self._use_arena(arena)
             try:
                 return self._run_with_workers(inputs, times, into)
@@ -110,7 +108,7 @@ class Instance:
 
     def _use_arena(self, arena: Arena) -> None:
         """Write to this arena from now on."""
-        at = self.program.executable.fault_flag
+        at = self._flag_at
         self._arena = arena.block
         self._fault_flag = None if at is None else arena.block[at : at + 4].view(np.int32).data
         if arena is not NO_ARENA:
@@ -147,10 +145,10 @@ class Instance:
             np.ascontiguousarray(each) if port not in self.program.states else _whole_state(each)
             for port, each in enumerate(inputs)
         ]
-        results = self._outputs(into)
+        results = self._new_outputs(into)
         self._tables.set_io(arrays, results)
         values: dict[str, Any] = {name: arrays[port] for port, name in self.program.texts}
-        for number, segment in enumerate(self.program.executable.segments):
+        for number, segment in enumerate(self.program.segments):
             if segment.call is None:
                 began = self._run_native(team, number, segment, times is not None)
                 if times is not None:
@@ -166,9 +164,9 @@ class Instance:
             if reason == FaultFlag.OUTSIDE:
                 raise OutsideTableError("an index is out of range, or an integer divisor is 0")
             raise NotFiniteError
-        if self.makes_all_outputs:
+        if self.program.makes_all_outputs:
             return [*results.values()]
-        return [self._result(each, values, arrays, results) for each in self.program.executable.outputs]
+        return [self._result(each, values, arrays, results) for each in self.program.outputs]
 
     def _run_native(self, team: int, number: int, segment: Segment, is_timed: bool) -> int:
         """Run a segment's kernels; return the clock before them if the run is timed."""
@@ -177,7 +175,7 @@ class Instance:
             return self._run_row(team, number, at)
         began = 0
         for row in self._tables.cancellable_rows[number]:
-            check_cancelled(self.program.executable.steps[self._tables.segments[row, 0]].operators[0], _CANCELLED)
+            check_cancelled(self.program.plan.steps[self._tables.segments[row, 0]].operators[0], _CANCELLED)
             start = self._run_row(team, row, at)
             began = began or start
         return began
@@ -187,10 +185,11 @@ class Instance:
         began: int = self._run(team, self._epoch << SEGMENT_BITS | row, at)
         return began
 
-    def _outputs(self, into: Mapping[int, Array]) -> dict[int, Array]:
+    def _new_outputs(self, into: Mapping[int, Array]) -> dict[int, Array]:
         """Return memory for the kernels' outputs, by number of the output."""
         return {
-            port: into[port] if port in into else np.empty(shape, dtype) for port, shape, dtype in self.kernel_outputs
+            port: into[port] if port in into else np.empty(shape, dtype)
+            for port, shape, dtype in self.program.kernel_outputs
         }
 
     def _run_reference(
@@ -231,7 +230,7 @@ class Instance:
         return array
 
     def _array(self, region: Region, inputs: Sequence[Array], results: dict[int, Array]) -> Array:
-        """Return the tensor of a region, in this instance's memory."""
+        """Return the tensor of a region of the program, in this instance's memory."""
         block = self._block(region.address, inputs, results)
         return np.ndarray(region.shape, named_dtype(region.dtype), block, offset_of(region.address), region.strides)
 
@@ -240,9 +239,9 @@ class Instance:
         if space is MemorySpace.ARENA:
             return self._arena
         if space is MemorySpace.CONSTANT:
-            return self.program.executable.constants
+            return self.program.plan.constants
         if space is MemorySpace.WEIGHT:
-            return self.program.executable.weights
+            return self.program.plan.weights
         array = (inputs if space is MemorySpace.INPUT else results)[port_of(place)]
         return array.reshape(-1).view(np.uint8)
 
@@ -257,6 +256,62 @@ class Instance:
         if space_of(output.address) is MemorySpace.INPUT:  # a state that the run has appended to
             return self._array(output, inputs, results)
         return self._array(output, inputs, results).copy()
+
+
+class TemplateInstances:
+    """Instances of a template, which take the numbers of any set of sizes: one for each concurrent run.
+
+    Args:
+        program: the template with some set of sizes.
+        make: makes an instance.
+    """
+
+    def __init__(self, program: Program, make: Callable[[Program], Instance]) -> None:
+        self.program = program
+        self._make = make
+        self._idle: list[Instance] = []  # the one used last is last
+        self._is_closed = False
+
+    def run(
+        self, program: Program, inputs: Sequence[Array], times: list[Clocked] | None, into: Mapping[int, Array]
+    ) -> list[Any]:
+        """Return the graph's outputs; see ``Instance.run``."""
+        try:
+            instance = self._idle.pop()
+        except IndexError:
+            instance = self._make(program)
+        try:
+            if instance.program is not program:
+                instance.bind(program)
+            return instance.run(inputs, times, into)
+        finally:
+            self._idle.append(instance)
+            if self._is_closed:
+                self.close()
+
+    def close(self) -> None:
+        """Dismiss the threads; current and later runs do without them."""
+        self._is_closed = True
+        for each in [*self._idle]:
+            each.close()
+
+
+class BoundInstance:
+    """Program of a template for one set of sizes, which runs on the template's instances."""
+
+    def __init__(self, program: Program, instances: TemplateInstances) -> None:
+        self.program = program
+        self._instances = instances
+
+    def run(
+        self, inputs: Sequence[Array], times: list[Clocked] | None = None, into: Mapping[int, Array] = NOWHERE
+    ) -> list[Any]:
+        """Return the graph's outputs; see ``Instance.run``."""
+        return self._instances.run(self.program, inputs, times, into)
+
+
+AnyInstance: TypeAlias = Instance | BoundInstance
+"""Instance of a program, or of a template that other sizes use too."""
 
 
 def _whole_state(part: Array) -> Array:

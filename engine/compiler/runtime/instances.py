@@ -9,11 +9,11 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from engine.cancellation import Progress
 from engine.compiler.runtime.compile_queue import QUEUE, Key, Request
-from engine.compiler.runtime.instance import Instance
+from engine.compiler.runtime.instance import AnyInstance, BoundInstance, Instance, TemplateInstances
 from engine.compiler.runtime.memory import Arenas
 from engine.compiler.runtime.program import Program
 from engine.compiler.runtime.program_cache import CACHE, Entry, weight
@@ -25,7 +25,7 @@ from engine.tensor import Array, TensorSpec
 SHARE: Final = 1 / 4
 # Most shapes that are known to be too large.
 _MAX_REMEMBERED: Final = 1024
-# Most kept instances of templates; binding a new one takes a fraction of a millisecond.
+# Most sizes whose numbers are kept; computing them takes a fraction of a millisecond.
 MAX_BOUND: Final = 64
 
 
@@ -72,50 +72,66 @@ class Instances:
         self._threads = threads
         self.limit = int(memory_bytes() * SHARE) if limit is None else limit
         self._own = None if own is None else key_of(own)
-        self._ready: dict[Key, Entry] = {}
+        self._ready: dict[Key, Entry[Instance]] = {}
         self._lock = threading.Lock()
         self._making = threading.Lock()
         self._must = must
         self._release = release
         self._arenas = Arenas(self.limit) if is_dynamic else None
         self._refused: dict[Key, int] = {}
-        self._bound: dict[Key, Entry] = {}
-        self._templates: dict[int, Entry] = {}
+        self._bound: dict[Key, BoundInstance] = {}
+        self._templates: dict[int, Entry[TemplateInstances]] = {}
+        self._latest: Key | None = None
         self.typical_bytes = 0
 
     @property
     def bytes(self) -> int:
         """Return the memory that all instances take: code, packed weights, arenas."""
         with self._lock:
-            return sum(entry.bytes for entry in (*self._ready.values(), *self._templates.values()))
+            own, templates = self._ready.values(), self._templates.values()
+            return sum(each.bytes for each in own) + sum(each.bytes for each in templates)
 
     @property
     def is_making(self) -> bool:
         """Return whether a program is being compiled."""
         return self._making.locked()
 
-    def find(self, inputs: Sequence[TensorSpec] | Sequence[Array]) -> Instance | None:
+    def find(self, inputs: Sequence[TensorSpec] | Sequence[Array]) -> AnyInstance | None:
         """Return the instance for inputs of these shapes, and mark it as used; None if there is none."""
-        entry = self._ready.get(key_of(inputs))
-        if entry is None:
-            return None
-        entry.mark_used()
-        return entry.instance
+        key = key_of(inputs)
+        entry = self._ready.get(key)
+        if entry is not None:
+            self._latest = key
+            entry.mark_used()
+            return entry.instance
+        bound = self._bound.get(key)
+        if bound is not None:
+            self._latest = key
+            self._mark_used(bound.program)
+        return bound
+
+    def _mark_used(self, program: Program) -> None:
+        entry = self._templates.get(id(program.code))
+        if entry is not None:
+            entry.mark_used()
 
     def program(self, specs: Sequence[TensorSpec] | Sequence[Array]) -> Program | None:
         """Return the program that a run of these shapes would find; None if there is none."""
-        entry = self._ready.get(key_of(specs))
-        return None if entry is None else entry.instance.program
+        return self._program(key_of(specs))
+
+    def _program(self, key: Key) -> Program | None:
+        entry, bound = self._ready.get(key), self._bound.get(key)
+        return entry.instance.program if entry is not None else None if bound is None else bound.program
 
     def latest(self) -> tuple[list[list[int]], Program | None]:
         """Return the input shapes and the program of the last run; None as program if there is none."""
         with self._lock:
-            if not self._ready:
-                return [], None
-            key, entry = max(self._ready.items(), key=lambda each: each[1].used_s)
-        return [[dim or 0 for dim in shape] for shape, _ in key], entry.instance.program
+            keys = [self._latest, *reversed(self._bound), *reversed(self._ready)]
+            found = ((key, self._program(key)) for key in keys if key is not None)
+            key, program = next((each for each in found if each[1] is not None), ((), None))
+        return [[dim or 0 for dim in shape] for shape, _ in key], program
 
-    def get(self, specs: Sequence[TensorSpec]) -> Instance:
+    def get(self, specs: Sequence[TensorSpec]) -> AnyInstance:
         """Return the instance for inputs of these shapes; make it now if there is none.
 
         Raises:
@@ -126,7 +142,7 @@ class Instances:
 
     def get_soon(
         self, specs: Sequence[TensorSpec], make: Callable[[Sequence[TensorSpec]], Program | None]
-    ) -> Instance | None:
+    ) -> AnyInstance | None:
         """Return the instance for inputs of these shapes if it can be made at once, else None.
 
         Args:
@@ -154,7 +170,7 @@ class Instances:
 
     def _obtain(
         self, specs: Sequence[TensorSpec], make: Callable[[Sequence[TensorSpec]], Program], refresh: bool = False
-    ) -> tuple[Program, Instance | None]:
+    ) -> tuple[Program, AnyInstance | None]:
         """Return a program, and its instance if that is kept."""
         key = key_of(specs)
         if key in self._refused:
@@ -202,23 +218,27 @@ class Instances:
 
     def discard(self, specs: Sequence[TensorSpec]) -> None:
         """Release the instance for inputs of these shapes, and its template with its last instance."""
+        key = key_of(specs)
         with self._lock:
-            entry = self._ready.pop(key_of(specs), None)
-            self._bound.pop(key_of(specs), None)
-            templates = {each.template for each in self._bound.values()}
+            entry, bound = self._ready.pop(key, None), self._bound.pop(key, None)
+            template = None if bound is None else self._templates.get(id(bound.program.code))
+            is_last = bound is not None and all(
+                each.program.code is not bound.program.code for each in self._bound.values()
+            )
         if entry is not None:
             CACHE.discard(entry)
             entry.instance.close()
-            if entry.template is not None and entry.template not in templates:
-                CACHE.discard(entry.template)
-                self._remove_template(entry.template)
+        if template is not None and is_last:
+            CACHE.discard(template)
+            self._remove_template(template)
 
     def close(self) -> None:
         """Release memory and threads of all instances; current runs end first."""
         with self._lock:
-            entries = [*self._ready.values(), *self._templates.values()]
-            for each in (self._ready, self._bound, self._templates):
-                each.clear()
+            entries: list[Entry[Any]] = [*self._ready.values(), *self._templates.values()]
+            self._ready.clear()
+            self._bound.clear()
+            self._templates.clear()
         if self._arenas is not None:
             self._arenas.close()
         for entry in entries:
@@ -228,7 +248,7 @@ class Instances:
     def _instance(self, program: Program) -> Instance:
         return Instance(program, self._threads, self._arenas)
 
-    def _keep(self, key: Key, program: Program) -> Instance | None:
+    def _keep(self, key: Key, program: Program) -> AnyInstance | None:
         """Keep the instance of a program; return None if there is no room for it."""
         size, is_own = weight(program), key == self._own
         self.typical_bytes = max(self.typical_bytes, size)
@@ -253,58 +273,55 @@ class Instances:
         self._remove(key, entry)  # no room: other instances were added meanwhile
         return None
 
-    def _keep_bound(self, key: Key, program: Program, size: int) -> Instance | None:
-        """Keep an instance of a template's program, if there is room for the template; drop the oldest of too many."""
-        instance, number = self._instance(program), id(program.code)
+    def _keep_bound(self, key: Key, program: Program, size: int) -> BoundInstance | None:
+        """Keep a program of a template, if there is room for the template; drop the oldest of too many."""
+        number = id(program.code)
         with self._lock:
-            is_new = number not in self._templates
-            template = self._templates.setdefault(number, Entry(instance, size, _template_evictor(self)))
+            template = self._templates.get(number)
+            is_new = template is None
+            if template is None:
+                made = TemplateInstances(program, self._instance)
+                template = self._templates[number] = Entry(made, size, _template_evictor(self))
             template.bytes = max(template.bytes, size)
         if is_new and not CACHE.add(template, self.limit, must=self._must):
             self._remove_template(template)
             return None
-        entry, dropped = Entry(instance, 0, _evictor(self, key), is_own=True, template=template), list[Entry]()
         with self._lock:
             if self._templates.get(number) is not template:  # evicted meanwhile
                 return None
             if len(self._bound) >= MAX_BOUND:
-                oldest = next(iter(self._bound))
-                dropped.append(self._bound.pop(oldest))
-                del self._ready[oldest]
-            if key in self._ready:
-                dropped.append(self._ready[key])
-            self._ready[key] = self._bound[key] = entry
-        for each in dropped:
-            CACHE.discard(each)
-            each.instance.close()
+                del self._bound[next(iter(self._bound))]
+            bound = self._bound[key] = BoundInstance(program, template.instance)
+            self._latest = key
+            before = self._ready.pop(key, None)
+        template.mark_used()
+        if before is not None:
+            CACHE.discard(before)
+            before.instance.close()
         QUEUE.forget(self, key)
-        return instance
+        return bound
 
-    def _remove_template(self, template: Entry) -> None:
+    def _remove_template(self, template: Entry[TemplateInstances]) -> None:
         """Release a template and all its instances."""
+        code = template.instance.program.code
         with self._lock:
             self._templates = {number: each for number, each in self._templates.items() if each is not template}
-            removed = {key: each for key, each in self._bound.items() if each.template is template}
-            for key, entry in removed.items():
-                del self._bound[key]
-                if self._ready.get(key) is entry:
-                    del self._ready[key]
-        for entry in removed.values():
-            entry.instance.close()
+            self._bound = {key: each for key, each in self._bound.items() if each.program.code is not code}
+        template.instance.close()
         self._release(template.instance.program)
 
-    def _remove(self, key: Key, entry: Entry) -> None:
+    def _remove(self, key: Key, entry: Entry[Instance]) -> None:
         with self._lock:
             if self._ready.get(key) is entry:
                 del self._ready[key]
         entry.instance.close()
 
 
-def _evictor(owner: Instances, key: Key) -> Callable[[Entry], None]:
+def _evictor(owner: Instances, key: Key) -> Callable[[Entry[Instance]], None]:
     """Return the eviction callback; it must not keep the owner alive."""
     found = weakref.ref(owner)
 
-    def evict(entry: Entry) -> None:
+    def evict(entry: Entry[Instance]) -> None:
         instances = found()
         if instances is not None:
             instances._remove(key, entry)
@@ -312,11 +329,11 @@ def _evictor(owner: Instances, key: Key) -> Callable[[Entry], None]:
     return evict
 
 
-def _template_evictor(owner: Instances) -> Callable[[Entry], None]:
+def _template_evictor(owner: Instances) -> Callable[[Entry[TemplateInstances]], None]:
     """Return the eviction callback of a template; it must not keep the owner alive."""
     found = weakref.ref(owner)
 
-    def evict(entry: Entry) -> None:
+    def evict(entry: Entry[TemplateInstances]) -> None:
         instances = found()
         if instances is not None:
             instances._remove_template(entry)

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from engine.compiler.addresses import port_of
 from engine.compiler.codegen import object_code
-from engine.compiler.executable import Executable
-from engine.compiler.runtime.tables import Layouts
+from engine.compiler.executable import Executable, Region, Segment
 from engine.graph.operator import RuntimeOperator
+from engine.tensor import Array, named_dtype
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +29,14 @@ class Origin:
     is_cached: bool = False
     time_s: float = 0.0
     entry_bytes: int = 0
+
+
+class KernelOutput(NamedTuple):
+    """Output that kernels write: its number, and the array it takes."""
+
+    port: int
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
 
 
 class ConstantValues(Mapping[str, object]):
@@ -51,26 +63,69 @@ class ConstantValues(Mapping[str, object]):
         return len(self._values)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Program:
     """Executable whose code is loaded; immutable, shared by all instances.
 
     Args:
+        plan: the executable; of a template, with indices into the pool in place of numbers.
+        pool: of a template: its numbers for one set of sizes.
         operators: operators that run on the reference, by name.
         known: values of operands that are constant, by name.
-        layouts: table layouts of its instances.
         texts: number and name of inputs that hold Python strings, which program memory cannot hold.
         states: numbers of inputs that are part of a state's memory, which a run appends to.
-        is_bound: whether it is a template bound to one set of sizes, sharing code and weights with other sizes.
         origin: where it came from.
     """
 
-    executable: Executable
+    plan: Executable
     code: object_code.Code | object_code.SharedObjects
     operators: Mapping[str, RuntimeOperator]
     known: Mapping[str, object]
-    layouts: Layouts = field(default_factory=Layouts)
+    pool: Array | None = None
     texts: Sequence[tuple[int, str]] = ()
     states: frozenset[int] = frozenset()
-    is_bound: bool = False
     origin: Origin = field(default_factory=Origin)
+
+    @cached_property
+    def executable(self) -> Executable:
+        """The executable with its numbers."""
+        return self.plan if self.pool is None else self.plan.numbered(self.pool)
+
+    @property
+    def is_bound(self) -> bool:
+        """Return whether it is a template bound to one set of sizes, sharing code and weights with other sizes."""
+        return self.pool is not None
+
+    def number(self, number: int) -> int:
+        """Return a number of the plan."""
+        return number if self.pool is None else int(self.pool[number])
+
+    def numbers(self, column: Array) -> Array:
+        """Return a column of numbers of the plan."""
+        return column if self.pool is None else self.pool[column]
+
+    @cached_property
+    def segments(self) -> tuple[Segment, ...]:
+        """The segments, with the numbers of their calls."""
+        is_same = all(each.call is None for each in self.plan.segments)
+        return self.plan.segments if is_same else self.executable.segments
+
+    @cached_property
+    def outputs(self) -> list[Region | str]:
+        """Region of every output, or the name of an operand whose value is kept."""
+        outputs, pool = self.plan.outputs, self.pool
+        return [each if isinstance(each, str) or pool is None else each.numbered(pool) for each in outputs]
+
+    @cached_property
+    def kernel_outputs(self) -> list[KernelOutput]:
+        """The outputs that kernels write."""
+        whole = [each for each in self.plan.outputs if isinstance(each, Region) and each.is_whole_output]
+        return [
+            KernelOutput(port_of(each.address), tuple(map(self.number, each.shape)), named_dtype(each.dtype))
+            for each in whole
+        ]
+
+    @cached_property
+    def makes_all_outputs(self) -> bool:
+        """Return whether kernels write all outputs, each as an array of its own."""
+        return len({each.port for each in self.kernel_outputs}) == len(self.kernel_outputs) == len(self.plan.outputs)

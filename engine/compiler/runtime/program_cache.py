@@ -16,10 +16,10 @@ import time
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final, Generic, TypeVar
 
 from engine.compile_metrics import METER
-from engine.compiler.runtime.instance import Instance
+from engine.compiler.runtime.instance import Instance, TemplateInstances
 from engine.compiler.runtime.program import Program
 
 # A program that ran within this time is not evicted, unless only machine code may answer.
@@ -31,41 +31,40 @@ _STEP_BYTES: Final = 4 << 10
 
 def weight(program: Program) -> int:
     """Return the bytes that an instance of a program takes: arena, packed weights, code of its own, tables."""
-    plan = program.executable
+    plan = program.plan
     fixed = len(plan.steps) * _STEP_BYTES + _PROGRAM_BYTES
-    return plan.arena_bytes + plan.constants.nbytes + program.code.bytes + fixed
+    return program.number(plan.arena_bytes) + plan.constants.nbytes + program.code.bytes + fixed
+
+
+Kept = TypeVar("Kept", Instance, TemplateInstances)
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
-class Entry:
-    """Instance that is kept.
+class Entry(Generic[Kept]):
+    """Instance that is kept, or all instances of a template.
 
     Args:
         evict: removes it from its owner, and ends its threads.
-        is_own: whether it is for the shapes of the graph's file, or has an entry of its template.
-        template: the entry of all programs of its template; None for other programs.
+        is_own: whether it is for the shapes of the graph's file.
         used_s: time of its last run, on time.monotonic()'s clock.
     """
 
-    instance: Instance
+    instance: Kept
     bytes: int
-    evict: Callable[[Entry], None]
+    evict: Callable[[Entry[Kept]], None]
     is_own: bool = False
-    template: Entry | None = None
     used_s: float = field(default_factory=lambda: time.monotonic())
 
     def mark_used(self) -> None:
         """Note that it is about to run."""
         self.used_s = time.monotonic()
-        if self.template is not None:
-            self.template.used_s = self.used_s
 
 
 class ProgramCache:
     """Entries of all graphs of the process; safe for many threads."""
 
     def __init__(self) -> None:
-        self._entries: weakref.WeakSet[Entry] = weakref.WeakSet()
+        self._entries: weakref.WeakSet[Entry[Any]] = weakref.WeakSet()
         self._lock = threading.Lock()
 
     def has_room(self, size: int, limit: int) -> bool:
@@ -73,7 +72,7 @@ class ProgramCache:
         with self._lock:
             return self._victims(size, limit, must=False) is not None
 
-    def add(self, entry: Entry, limit: int, *, must: bool = False) -> bool:
+    def add(self, entry: Entry[Any], limit: int, *, must: bool = False) -> bool:
         """Keep an entry, and evict others to make room; return whether it is kept.
 
         Args:
@@ -89,7 +88,7 @@ class ProgramCache:
             each.evict(each)
         return True
 
-    def discard(self, entry: Entry) -> None:
+    def discard(self, entry: Entry[Any]) -> None:
         """Remove an entry."""
         with self._lock:
             self._entries.discard(entry)
@@ -109,9 +108,9 @@ class ProgramCache:
     def _bytes(self) -> int:
         return sum(each.bytes for each in self._entries if not each.is_own)
 
-    def _victims(self, size: int, limit: int, *, must: bool) -> list[Entry] | None:
+    def _victims(self, size: int, limit: int, *, must: bool) -> list[Entry[Any]] | None:
         """Choose the least recently used entries that make room; None if too few may be evicted."""
-        victims: list[Entry] = []
+        victims: list[Entry[Any]] = []
         free, idle_since = limit - self._bytes(), time.monotonic() - IDLE_S
         if free >= size:
             return victims

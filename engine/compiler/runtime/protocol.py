@@ -10,7 +10,8 @@ continues when all have ended. It waits with a brief spin, then sleeps on a fute
 The upper bits of a counter hold the number of the run (the epoch). A counter of an earlier run counts as zero, so
 nothing is cleared between runs. A thread that is late from an earlier run sees a later epoch and leaves. That requires
 that the steps of a generation are those that the leader walked: a late thread may look up the bounds of its segment
-after the run has ended. So the tables of steps and segments are never written once threads know them
+after the run has ended. So before the tables of steps and segments are written again, for other sizes, all counters get
+a later epoch, and then an empty run is published: its accesses in seq_cst order the marks before the tables
 (docs/decisions/001-answers-that-were-not-their-requests.md).
 
 The leader is the caller's thread. The workers are other threads, parked for life, and never take the GIL.

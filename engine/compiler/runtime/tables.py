@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from engine.compiler.addresses import MemorySpace, spaces_and_ports
-from engine.compiler.executable import NativeSteps, Segment
+from engine.compiler.executable import Segment
 from engine.compiler.runtime.memory import address_of, aligned_bytes
 from engine.compiler.runtime.protocol import (
     COUNTERS,
+    LINE_BYTES,
+    SEGMENT_BITS,
     SEGMENTS,
     SHARES,
     SPIN,
@@ -35,86 +37,92 @@ FLOPS_PER_S = 2.5e10
 BYTES_PER_S = 5e9
 
 
-class Layout:
-    """Common part of tables whose programs differ only in sizes: functions, and the target of each argument.
-
-    Args:
-        threads: of a run; also the number of shares of a step.
-    """
-
-    def __init__(self, program: Program, threads: int) -> None:
-        plan, steps = program.executable, program.executable.steps
-        self.threads = threads
-        self.spaces, self._ports = spaces_and_ports(steps.blocks)
-        bases = np.zeros(len(MemorySpace), np.int64)
-        bases[[MemorySpace.CONSTANT, MemorySpace.WEIGHT]] = address_of(plan.constants), address_of(plan.weights)
-        self.shifts = bases[self.spaces]
-        self.inside = np.flatnonzero(self.spaces == MemorySpace.ARENA)
-        self.inputs, self.outputs = self._outside(MemorySpace.INPUT), self._outside(MemorySpace.OUTPUT)
-        functions = [program.code.address(each) for each in steps.functions]
-        self.functions = np.array(functions, np.int64)
-        self.ends = 8 * steps.ends[:-1, 0].astype(np.int64)
-
-    def _outside(self, space: MemorySpace) -> list[tuple[int, list[int]]]:
-        """Return which arguments point to each input or output, by its number."""
-        found: dict[int, list[int]] = {}
-        for k in np.flatnonzero(self.spaces == space).tolist():
-            found.setdefault(int(self._ports[k]), []).append(k)
-        return [*found.items()]
-
-
-class Layouts:
-    """Table layouts by number of threads, for all programs that differ only in sizes."""
-
-    def __init__(self) -> None:
-        self._found: dict[int, Layout] = {}
-
-    def of(self, program: Program, threads: int) -> Layout:
-        """Return the layout of a program's tables."""
-        if threads not in self._found:
-            self._found[threads] = Layout(program, threads)
-        return self._found[threads]
-
-
 class Tables:
     """Tables of one instance: arguments of every step, steps, segments and counters.
 
+    Args:
+        program: gives the functions, and the target of each argument; ``bind`` gives the numbers.
+        threads: of a run; also the number of shares of a step.
+
     Attributes:
-        segments: first step and end of every row; never written again, because a thread that is late for a run looks
-            its row up after that run has ended.
-        cancellable_rows: for each segment, the rows that a cancellable run executes one after the other.
+        segments: first step and end of every row; the row after those of the segments is empty.
     """
 
-    def __init__(self, program: Program, layout: Layout) -> None:
-        self._layout = layout
-        plan, steps = program.executable, program.executable.steps
-        offsets = steps.offsets
-        self.arguments = (offsets + layout.shifts).astype(np.int64, copy=False)
+    def __init__(self, program: Program, threads: int) -> None:
+        plan, steps = program.plan, program.plan.steps
+        self._threads = threads
+        self._spaces, self._ports = spaces_and_ports(steps.blocks)
+        bases = np.zeros(len(MemorySpace), np.int64)
+        bases[[MemorySpace.CONSTANT, MemorySpace.WEIGHT]] = address_of(plan.constants), address_of(plan.weights)
+        self._shifts = bases[self._spaces]
+        self._inside = np.flatnonzero(self._spaces == MemorySpace.ARENA)
+        self._outside = [self._pointing(MemorySpace.INPUT), self._pointing(MemorySpace.OUTPUT)]
+        self.arguments = np.zeros(len(steps.blocks), np.int64)
         self._words = self.arguments.data
+        self.steps = aligned_bytes(max(1, len(steps)) * STEP_BYTES).view(np.int64).reshape(-1, STEP_BYTES // 8)
+        self.counters = aligned_bytes(max(1, len(steps)) * counter_bytes(threads))
+        self.segments = np.zeros((len(plan.segments) + 1 + len(steps), 2), np.int64)
+        self.segments[: len(plan.segments)] = [(each.first, each.last) for each in plan.segments] or np.empty((0, 2))
+        if len(steps):
+            self.steps[:, 0] = [program.code.address(each) for each in steps.functions]
+            self.steps[:, 1] = address_of(self.arguments) + 8 * steps.ends[:-1, 0].astype(np.int64)
+            self.steps[:, 4] = steps.is_dealt
+        self.bind(program)
+
+    def bind(self, program: Program) -> None:
+        """Take the numbers of a program, which differs from the one before at most in sizes.
+
+        No thread may find a chunk to compute meanwhile; see ``retire``.
+        """
+        steps = program.plan.steps
+        offsets = program.numbers(steps.offsets)
+        self.arguments[:] = offsets + self._shifts
         self._arena = 0
         self._inputs, self._outputs = (
-            [(port, [(k, int(offsets[k])) for k in places]) for port, places in pointing]
-            for pointing in (layout.inputs, layout.outputs)
+            [(port, [(k, int(offsets[k])) for k in places]) for port, places in pointing] for pointing in self._outside
         )
-        self.steps = aligned_bytes(max(1, len(steps)) * STEP_BYTES).view(np.int64).reshape(-1, STEP_BYTES // 8)
-        self._chunks = np.zeros(len(steps) + 1, np.int64)
-        np.cumsum(steps.chunks, out=self._chunks[1:])
         if len(steps):
-            rows = self.steps
-            rows[:, 0], rows[:, 1] = layout.functions, address_of(self.arguments) + layout.ends
-            rows[:, 2], rows[:, 3], rows[:, 4] = steps.chunks, self._chunks[:-1], steps.is_dealt
-        self.steps.flags.writeable = False
-        segments = plan.segments
-        rows_of = [(each.first, each.last) for each in segments]
-        self.cancellable_rows: list[range] = []
-        for segment in segments:
-            parts = _cancellable_parts(steps, segment)
-            self.cancellable_rows.append(range(len(rows_of), len(rows_of) + len(parts)))
-            rows_of.extend(parts)
-        self.segments = np.array(rows_of, np.int64).reshape(-1, 2)
-        self.segments.flags.writeable = False
-        self.counters = aligned_bytes(max(1, len(steps)) * counter_bytes(layout.threads))
+            self.steps[:, 2] = program.numbers(steps.chunks)
+        self._program = program
         self._trace: Array | None = None
+        self._cancellable_rows: list[range] | None = None
+
+    @property
+    def cancellable_rows(self) -> list[range]:
+        """For each segment, the rows that a cancellable run executes one after the other."""
+        if self._cancellable_rows is None:
+            self._cancellable_rows = self._write_cancellable_rows()
+        return self._cancellable_rows
+
+    def _write_cancellable_rows(self) -> list[range]:
+        """Write the rows of parts of segments after the others."""
+        program = self._program
+        steps, segments = program.plan.steps, program.plan.segments
+        times_s = program.numbers(steps.flops) / FLOPS_PER_S + program.numbers(steps.bytes) / BYTES_PER_S
+        if float(times_s.sum()) < CANCEL_CHECK_S:
+            return [range(number, number + 1) for number in range(len(segments))]
+        rows: list[range] = []
+        end = len(segments) + 1
+        for segment in segments:
+            parts = _cancellable_parts(times_s, segment)
+            rows.append(range(end, end + len(parts)))
+            self.segments[end : end + len(parts)] = parts or np.empty((0, 2))
+            end += len(parts)
+        return rows
+
+    def retire(self, epoch: int) -> None:
+        """Mark all chunks as taken in an epoch, so that threads of earlier ones compute nothing more.
+
+        Other threads see what is written after the next run begins only together with these marks.
+        """
+        self.counters.view(np.int64)[:: LINE_BYTES // 8] = epoch << SEGMENT_BITS
+
+    def _pointing(self, space: MemorySpace) -> list[tuple[int, list[int]]]:
+        """Return which arguments point to each input or output, by its number."""
+        found: dict[int, list[int]] = {}
+        for k in np.flatnonzero(self._spaces == space).tolist():
+            found.setdefault(int(self._ports[k]), []).append(k)
+        return [*found.items()]
 
     def make_team(self) -> Array:
         """Return a new block for threads to wait on, which refers to these tables."""
@@ -124,20 +132,22 @@ class Tables:
         words[COUNTERS // 8] = self.counters.ctypes.data
         words[SEGMENTS // 8] = self.segments.ctypes.data
         words[SPIN // 8] = SPINS
-        words[SHARES // 8] = self._layout.threads
+        words[SHARES // 8] = self._threads
         return team
 
     @property
     def trace(self) -> Array:
         """Return a row a chunk: thread, clock before, clock after, in ns; allocated on first use."""
         if self._trace is None:
-            self._trace = np.zeros((max(1, self._chunks[-1]), TRACE_BYTES // 8), np.int64)
+            ends = np.cumsum(self.steps[:, 2])
+            self.steps[:, 3] = ends - self.steps[:, 2]
+            self._trace = np.zeros((max(1, int(ends[-1])), TRACE_BYTES // 8), np.int64)
         return self._trace
 
     def traced(self, segment: Segment) -> list[Array]:
         """Return the trace of every step of a segment."""
-        ends = self._chunks[segment.first : segment.last + 1]
-        return [self.trace[first:end].copy() for first, end in pairwise(ends)]
+        rows = self.steps[segment.first : segment.last].tolist()
+        return [self.trace[first : first + chunks].copy() for _, _, chunks, first, _ in rows]
 
     @property
     def nbytes(self) -> int:
@@ -147,7 +157,7 @@ class Tables:
     def use_arena(self, arena: int) -> None:
         """Point the arguments at an arena."""
         if arena != self._arena:
-            self.arguments[self._layout.inside] += arena - self._arena
+            self.arguments[self._inside] += arena - self._arena
             self._arena = arena
 
     def set_io(self, inputs: Sequence[Array], outputs: dict[int, Array]) -> None:
@@ -163,13 +173,15 @@ class Tables:
                 words[place] = at + offset
 
 
-def _cancellable_parts(steps: NativeSteps, segment: Segment) -> list[tuple[int, int]]:
-    """Split a segment into consecutive steps of about ``CANCEL_CHECK_S`` together, or one that takes longer."""
-    part = slice(segment.first, segment.last)
-    times_s = steps.flops[part] / FLOPS_PER_S + steps.bytes[part] / BYTES_PER_S
-    if segment.first < segment.last and times_s.sum() < CANCEL_CHECK_S:
+def _cancellable_parts(times_s: Array, segment: Segment) -> list[tuple[int, int]]:
+    """Split a segment into consecutive steps of about ``CANCEL_CHECK_S`` together, or one that takes longer.
+
+    Args:
+        times_s: estimated time of each step of the program.
+    """
+    own_s = times_s[segment.first : segment.last]
+    if segment.first < segment.last and own_s.sum() < CANCEL_CHECK_S:
         return [(segment.first, segment.last)]
-    ends_s = np.cumsum(times_s)
-    changes = np.flatnonzero(np.diff((ends_s / CANCEL_CHECK_S).astype(np.int64))) + 1
+    changes = np.flatnonzero(np.diff((np.cumsum(own_s) / CANCEL_CHECK_S).astype(np.int64))) + 1
     bounds = [segment.first, *(changes + segment.first).tolist(), segment.last]
     return [(first, last) for first, last in pairwise(bounds) if first < last]

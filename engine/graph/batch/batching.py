@@ -147,17 +147,14 @@ def is_other_batch(ports: Sequence[Port], inputs: Sequence[Array]) -> bool:
         InputError: inputs have different batch sizes.
     """
     pairs = [(p.spec, a) for p, a in zip(ports, inputs, strict=True) if p.spec is not None and p.spec.shape]
-    if all(spec.shape[0] in (None, array.shape[0]) and _has_state(spec, array) for spec, array in pairs):
+    sizes_and_dims = [each for spec, array in pairs for each in zip(array.shape[:2], spec.shape[:2], strict=True)]
+    if all(dim is None or dim == size for size, dim in sizes_and_dims):
         return False
     sizes = {array.shape[0] for _, array in pairs}
     has_states = any(may_be_state(ports, index) for index in range(len(ports)))
     if batch_size(ports) is not None and len(sizes) > 1 and not has_states:
         raise InputError("inputs differ in their batch", found=_shapes(inputs), expected=_expected(ports))
     return True
-
-
-def _has_state(spec: TensorSpec, array: Array) -> bool:
-    return all(dim in (None, size) for size, dim in zip(array.shape[1:2], spec.shape[1:2], strict=True))
 
 
 def aligned(batching: Batching, ports: Sequence[Port], inputs: Sequence[Array]) -> list[Array]:

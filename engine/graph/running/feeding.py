@@ -28,13 +28,11 @@ def feed(ports: Sequence[Port], given: object) -> list[Array]:
     """
     values = _in_order(ports, given)
     arrays = [_as_array(port, value) for port, value in zip(ports, values, strict=True)]
-    checked = [
-        _check(port, array, may_be_state(ports, index))
-        for index, (port, array) in enumerate(zip(ports, arrays, strict=True))
-    ]
+    for index, array in enumerate(arrays):
+        _check(ports, index, array)
     if any(port.size_names for port in ports):
-        _check_named(ports, checked)
-    return checked
+        _check_named(ports, arrays)
+    return arrays
 
 
 def _check_named(ports: Sequence[Port], arrays: Sequence[Array]) -> None:
@@ -90,6 +88,8 @@ def _names(items: Sequence[Port] | Mapping[Any, object]) -> str:
 
 
 def _as_array(port: Port, value: object) -> Array:
+    if type(value) is np.ndarray and port.spec is not None and value.dtype == port.spec.dtype != np.object_:
+        return value
     if port.spec is None and isinstance(value, list) and all(isinstance(each, np.ndarray) for each in value):
         return value  # type: ignore[return-value]  # a list of tensors, which only its users can judge
     if port.spec is not None and port.spec.dtype == np.object_:
@@ -142,10 +142,11 @@ def _typed(array: Array, port: Port, spec: TensorSpec) -> Array:
         return array.astype(spec.dtype)
 
 
-def _check(port: Port, array: Array, may_be_state: bool) -> Array:
+def _check(ports: Sequence[Port], index: int, array: Array) -> None:
+    port = ports[index]
     spec = port.spec
     if spec is None:
-        return array
+        return
     if array.dtype != spec.dtype:
         raise InputError(
             "wrong dtype", where=_place(port), found=dtype_name(array.dtype), expected=dtype_name(spec.dtype)
@@ -155,12 +156,12 @@ def _check(port: Port, array: Array, may_be_state: bool) -> Array:
         raise InputError(
             "wrong rank", where=_place(port), found=found, expected=f"{spec.rank} ({_expected_shape(port)})"
         )
-    free = 2 if may_be_state else 1
-    if any(want not in (None, size) for size, want in zip(array.shape[free:], spec.shape[free:], strict=True)):
+    pairs = zip(array.shape[1:], spec.shape[1:], strict=True)
+    wrong = [axis for axis, (size, want) in enumerate(pairs, 1) if want is not None and want != size]
+    if wrong and (wrong != [1] or not may_be_state(ports, index)):
         raise InputError(
             "wrong shape", where=_place(port), found=format_shape(array.shape), expected=_expected_shape(port)
         )
-    return array
 
 
 def _expected_shape(port: Port) -> str:

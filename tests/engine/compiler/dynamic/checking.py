@@ -63,7 +63,7 @@ def check(
         guards = {f"{template.env.text_of(terms)} {key}": found for (key, terms), found in template.env.guards.items()}
         assert not template.is_fixed, guards
         assert len(guards) <= most_guards, guards
-        assert not template.reasons
+        assert not template.executable.reasons
         missed = []
         for number, drawn in enumerate(_draws(len(hints), sizes)):
             values = _input(shape, drawn)

@@ -92,7 +92,7 @@ def test_transposed_convolution(kernel: int, stride: int, padding: int, channels
 def test_winograd_at_fewer_tiles_than_a_block(threads: int) -> None:
     layers = [conv("one", "0", "1", (32, 48), padding=(1, 1)), op("nn.ReLU", "relu", "1", "2")]
     template = check(layers, (1, 32, None, None), (64, 64), tolerance=1e-4, threads=threads)
-    assert "winograd" in template.steps.kinds
+    assert "winograd" in template.executable.steps.kinds
 
 
 def test_rows_shorter_than_a_vector_and_strided() -> None:

@@ -28,7 +28,7 @@ def test_layers_in_several_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recurrent_kernels, "PIECE_FLOPS", 1_000_000)
     layer = network("nn.LSTM", 32, 64, layers=2, ways=2, batch_first=False)
     template = check([layer], (None, 1, 32), (100,), tolerance=1e-5, sizes=STEPS, least=31)
-    assert template.steps.kinds.count("recurrent") > 4
+    assert template.executable.steps.kinds.count("recurrent") > 4
 
 
 def test_rows_of_a_batch_with_open_steps() -> None:

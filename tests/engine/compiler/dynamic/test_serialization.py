@@ -59,7 +59,7 @@ def test_what_is_kept_gives_the_same_plans(templates: list[Template]) -> None:
     for sizes in ((64, 48), (31, 77), (128, 130)):
         pool, expected = found.numbers(specs(*sizes)), made.numbers(specs(*sizes))
         assert pool is not None and expected is not None
-        plans = found.bound(pool), made.bound(expected)
+        plans = found.executable.numbered(pool), made.executable.numbered(expected)
         assert plans[0].steps == plans[1].steps and plans[0].buffers == plans[1].buffers
         assert (plans[0].outputs, plans[0].arena_bytes) == (plans[1].outputs, plans[1].arena_bytes)
     assert found.numbers(specs(1, 48)) is None and made.numbers(specs(1, 48)) is None
@@ -69,9 +69,10 @@ def test_what_is_kept_gives_the_same_plans(templates: list[Template]) -> None:
 def test_templates_of_two_processes_are_kept_together(templates: list[Template]) -> None:
     restored = templates_of(as_read(content_of([], templates)))
     both = templates_of(as_read(content_of(restored, templates)))
-    for each in both:
-        assert each.weights.tobytes() == templates[-1].weights.tobytes()
-        assert each.constants.tobytes() == templates[-1].constants.tobytes() and each.code == templates[-1].code
+    expected = templates[-1].executable
+    for each in (template.executable for template in both):
+        assert each.weights.tobytes() == expected.weights.tobytes()
+        assert each.constants.tobytes() == expected.constants.tobytes() and each.code == expected.code
 
 
 @pytest.mark.parametrize(

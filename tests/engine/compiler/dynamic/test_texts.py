@@ -84,7 +84,7 @@ def test_templates_of_texts_rely_on_few_classes_and_on_no_length(tmp_path: Path)
     for graph, inputs in ((causal_model(tmp_path), vectors(3, 40)), (text_model(), text(40))):
         template = template_of(graph, inputs)
         assert not template.is_fixed
-        assert not template.reasons
+        assert not template.executable.reasons
         assert len(template.env.guards) < MOST_GUARDS
 
 

@@ -11,6 +11,7 @@ from engine import RunCancelledError, Session
 from engine.cancellation import cancelling
 from engine.compiler import CompiledGraph
 from engine.compiler.runtime.instance import Instance
+from engine.compiler.runtime.memory import new_arena
 from engine.compiler.runtime.protocol import GENERATION, IDLE, STOP, TRACE
 from engine.compiler.runtime.worker_pool import _STOP, _WORKER
 from engine.options import Options
@@ -77,6 +78,29 @@ def test_a_thread_that_is_late_for_a_run_computes_nothing(monkeypatch: pytest.Mo
     assert len(called) > 3 * 3
     for generation in called:
         assert not computed_by_late_thread(instance, generation)
+
+
+def test_a_thread_that_is_late_for_a_run_of_other_sizes_computes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sizes that share an instance differ in steps' chunks, and in the rows of a run that may be cancelled."""
+    net = built(INPUT, *pools(8), op("pnnx.Output", "out", "8"), _0=(1, 3, None, None))
+    compiled = CompiledGraph(net, Options(threads=2))
+    programs = [
+        compiled.instances.get([TensorSpec((1, 3, size, size), X.dtype)]).program for size in (40, 1000, 90, 700)
+    ]
+    instance = Instance(programs[0], 2)
+    run, called = instance._run, list[int]()
+    monkeypatch.setattr(instance, "_run", lambda team, *rest: called.append(rest[0]) or run(team, *rest))
+    for program in [*programs, *programs]:
+        instance.bind(program)
+        for generation in called:
+            assert not computed_by_late_thread(instance, generation)
+        instance._use_arena(new_arena(program.number(program.plan.arena_bytes)))
+        x = X.reshape(-1)[: 3 * program.kernel_outputs[0].shape[2] ** 2].reshape(program.kernel_outputs[0].shape)
+        expected = compiled.run([x])[0]
+        np.testing.assert_array_equal(instance.run([x])[0], expected)
+        with cancelling(lambda: False):
+            np.testing.assert_array_equal(instance.run([x])[0], expected)
+    assert len(called) > 3 * len(programs)
 
 
 def computed_by_late_thread(instance: Instance, generation: int) -> int:

@@ -213,7 +213,8 @@ class Kitchen:
 
     def __init__(self, compiled: CompiledGraph, monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
         self.compiles: list[int] = []
-        self._program = replace(compiled.builder.program(specs(1)), is_bound=False)
+        program = compiled.builder.program(specs(1))
+        self._program = replace(program, plan=program.executable, pool=None)
         monkeypatch.setattr(instances, "weight", lambda program: 1)
         self.instances = Instances(self.make, 1, limit)
 
