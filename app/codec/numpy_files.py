@@ -2,7 +2,8 @@
 
 The layout is numpy's NEP 1: magic, version, header length, a dict as text, then the values. Arrays are views of the
 body, also stored members of an archive. Compressed members are decompressed only if all of them fit the body limit
-together, and never beyond the size that each declares.
+together, and never beyond the size that each declares. The standard library reads the directory of an archive, whose
+length is bounded, because it makes an object of every entry.
 """
 
 from __future__ import annotations
@@ -10,6 +11,9 @@ from __future__ import annotations
 import io
 import math
 import re
+import struct
+import zipfile
+import zlib
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -19,9 +23,8 @@ from numpy.typing import NDArray
 
 from app.arrays import as_fixed, is_text
 from app.codec.message import Message
-from app.codec.zip_members import DEFLATED, STORED, Member, ZipError, members, unpack
 from app.errors import InvalidRequestError, RequestTooLargeError
-from app.memory.reservation import charge
+from app.memory.reservation import charge, check
 from app.messages import cut
 from app.settings import Settings
 from app.signature import Inputs, Signature
@@ -37,6 +40,21 @@ _MAX_HEADER: Final = 10_000
 _MAX_MEMBERS: Final = 256
 _MAX_RANK: Final = 32
 _MAX_DIGITS: Final = 18
+# Fixed part of the header before a member's bytes, and the error of reading a damaged archive.
+_LOCAL: Final = struct.Struct("<4s5H3L2H")
+_DAMAGED: Final = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    OSError,
+    EOFError,
+    ValueError,
+    OverflowError,
+    RuntimeError,
+)
+# Most bytes that are read at once: more than the directory of an archive with the most members takes.
+_MOST_READ: Final = 1 << 17
+_PIECE: Final = 1 << 16
 # Largest integer in a JSON answer.
 _MOST: Final = 2**63 - 1
 
@@ -76,18 +94,71 @@ def read_npz(body: bytes | bytearray | memoryview, settings: Settings) -> dict[s
         InvalidRequestError: not an archive of .npy files, damaged, or compressed with another method.
         RequestTooLargeError: over the body limit when decompressed.
     """
+    view = memoryview(body)
     try:
-        found = members(memoryview(body), _MAX_MEMBERS)
-        _check_members(found, settings)
-        charge(sum(member.size for member in found if member.method == DEFLATED))
-        return {
-            member.name.removesuffix(".npy"): read_npy(
-                unpack(member), settings, f"'{cut(member.name)}' of the .npz body"
-            )
-            for member in found
-        }
-    except ZipError as exc:
+        with zipfile.ZipFile(_File(view)) as archive:
+            found = archive.infolist()
+            _check_members(found, settings)
+            charge(sum(member.file_size for member in found if member.compress_type == zipfile.ZIP_DEFLATED))
+            return {
+                member.filename.removesuffix(".npy"): read_npy(
+                    _unpack(archive, member, view), settings, f"'{cut(member.filename)}' of the .npz body"
+                )
+                for member in found
+            }
+    except _DAMAGED as exc:
         raise InvalidRequestError(f"the .npz body is damaged or not an .npz file: {cut(str(exc), 300)}") from None
+
+
+class _File(io.RawIOBase):
+    """File over a view, of which only small parts are copied."""
+
+    def __init__(self, view: memoryview) -> None:
+        self._view, self._at = view, 0
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        at = offset + (0, self._at, len(self._view))[whence]
+        if at < 0:
+            raise OSError("the archive is truncated")
+        self._at = at
+        return at
+
+    def readinto(self, room: Any) -> int:
+        if len(room) > _MOST_READ:
+            raise zipfile.BadZipFile("the archive's directory is too long")
+        data = self._view[self._at : self._at + len(room)]
+        room[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+
+def _unpack(archive: zipfile.ZipFile, member: zipfile.ZipInfo, view: memoryview) -> memoryview:
+    """Return the bytes of a member: a view if stored, otherwise decompressed, never more than declared.
+
+    Raises:
+        zipfile.BadZipFile, RuntimeError: it is damaged or encrypted.
+        DeadlineExceededError: the request was cancelled.
+    """
+    if member.compress_type == zipfile.ZIP_STORED:
+        magic, *_, name_length, extra_length = _LOCAL.unpack_from(view, member.header_offset)
+        start = member.header_offset + _LOCAL.size + name_length + extra_length
+        data = view[start : start + member.file_size]
+        is_whole = magic == ZIP_MAGIC and not member.flag_bits & 1 and len(data) == member.compress_size
+        if not is_whole or zlib.crc32(data) != member.CRC:
+            raise zipfile.BadZipFile(f"'{member.filename}' does not match its checksum")
+        return data
+    room, filled = np.empty(member.file_size, np.uint8).data, 0
+    with archive.open(member) as file:
+        while piece := file.read(_PIECE):
+            check()
+            room[filled : filled + len(piece)] = piece
+            filled += len(piece)
+    if filled < member.file_size:
+        raise zipfile.BadZipFile(f"'{member.filename}' is shorter than its declared size")
+    return room
 
 
 def write_npz(arrays: Mapping[str, NDArray[Any]]) -> bytes:
@@ -149,8 +220,8 @@ def _dtype(descr: str, where: str) -> np.dtype[Any]:
     return dtype
 
 
-def _check_members(found: list[Member], settings: Settings) -> None:
-    unpacked = sum(member.size for member in found)
+def _check_members(found: list[zipfile.ZipInfo], settings: Settings) -> None:
+    unpacked = sum(member.file_size for member in found)
     if unpacked > settings.max_body_bytes or len(found) > _MAX_MEMBERS:
         raise RequestTooLargeError(
             f"the decompressed .npz body is too large: found {unpacked} bytes in {len(found)} arrays, expected at most"
@@ -158,13 +229,14 @@ def _check_members(found: list[Member], settings: Settings) -> None:
             found=min(unpacked, _MOST),
             limit=settings.max_body_bytes,
         )
-    names = [member.name for member in found]
+    names = [member.filename for member in found]
     if len(set(names)) != len(names):
         raise InvalidRequestError("the .npz body has two arrays of the same name, expected each name once")
     for member in found:
-        if member.method not in (STORED, DEFLATED):
+        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise InvalidRequestError(
-                f"'{cut(member.name)}' of the .npz body: found compression method {member.method}, expected 0 or 8"
+                f"'{cut(member.filename)}' of the .npz body: found compression method {member.compress_type},"
+                " expected 0 or 8"
             )
 
 
