@@ -15,7 +15,6 @@ from PIL import Image, ImageDraw, ImageFont
 
 import engine
 from app.cli.arguments import models
-from app.cli.arguments.models import example_specs
 from app.cli.arguments.options import UsageError
 from app.cli.output import display_name, write_json, write_result
 from app.cli.verbs import RIVALS
@@ -291,13 +290,8 @@ _OURS: Final = "pnnx-serve"
 def execute(args: argparse.Namespace, settings: Settings) -> int:
     """Check, measure and report; return 1 if a requested engine cannot take part."""
     names = _rivals(args)
-    found = models.find(args.model, settings)
-    version = models.newest(found)
-    with progress(f"loading {found.name}"):
-        model = models.prepare(found, version, models.load(version, settings), settings)
-    specs = example_specs(model, args.shape)
-    if specs is None:
-        raise UsageError("--shape: missing, expected a shape for the model's dynamic input sizes")
+    found, version, model = models.load(args.model, settings)
+    specs = models.needed_specs(model, args.shape)
     with compiling(found.name) as show:
         model.compile(args.batch, specs=specs, progress=show)
     inputs = random_inputs(specs, args.batch)

@@ -12,13 +12,14 @@ from typing import Any, Final
 
 import engine
 from app.arrays import blank
-from app.cli.arguments.models import find, load, prepare
+from app.cli.arguments.models import find, prepare
 from app.cli.output import write_json
 from app.errors import ConfigError, ServiceError
 from app.messages import printable, quoted
 from app.models.folder.repository import ModelFiles, VersionFiles, waits_for_files
 from app.models.model import Model
 from app.models.request import InferRequest
+from app.models.sessions import read_graph
 from app.progress import progress
 from app.settings import Settings
 
@@ -93,7 +94,7 @@ def _gaps(place: str, bundle: Mapping[str, Any] | None) -> Iterator[Remark]:
 def _trial(place: str, files: ModelFiles, version: VersionFiles, settings: Settings) -> Iterator[Remark]:
     """Load the model as the server does and run it once on zeros; assume sizes for dynamic dimensions."""
     try:
-        model = prepare(files, version, load(version, settings), settings)
+        model = prepare(files, version, read_graph(version, settings), settings)
         dry_run(model)
         yield from _gaps(place, model.session.describe().get("bundle"))
     except NotRunError as exc:

@@ -19,7 +19,7 @@ from app.cli.arguments.options import UsageError
 from app.cli.output import write_json
 from app.errors import InvalidRequestError
 from app.messages import printable
-from app.models.sessions import open_session
+from app.models.sessions import open_session, read_graph
 from app.progress import progress
 from app.render.formatting import counted
 from app.render.table import aligned
@@ -39,7 +39,7 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
     recorded = read_recording(args.reference)
     found = models.find(args.model, settings)
     with progress(f"loading {found.name}"):
-        graph = models.load(models.newest(found), settings)
+        graph = read_graph(models.newest(found), settings)
         session = open_session(graph, settings, thread_budget(settings.threads).threads)
     with progress(f"comparing {found.name}"):
         comparison = engine.compare(session, recorded, rtol=args.rtol, atol=args.atol)

@@ -18,6 +18,7 @@ from app.messages import printable
 from app.models.folder.layout import CONFIG
 from app.models.folder.repository import ModelFiles, VersionFiles
 from app.models.model import Model
+from app.models.sessions import read_graph
 from app.progress import compiling
 from app.render.formatting import count_text, counted, time_text
 from app.settings import Settings
@@ -76,7 +77,7 @@ def _compile(files: ModelFiles, args: argparse.Namespace, settings: Settings) ->
 def _batches(
     label: str, files: ModelFiles, version: VersionFiles, args: argparse.Namespace, settings: Settings
 ) -> Iterator[_Outcome]:
-    model = models.prepare(files, version, models.load(version, settings), settings)
+    model = models.prepare(files, version, read_graph(version, settings), settings)
     specs = example_specs(model, args.shape)
     shapes = " and ".join(f"{list(shape)}" for shape in args.shape)
     for batch in args.batch:
@@ -111,9 +112,7 @@ def _write_bundle(name: str, args: argparse.Namespace, settings: Settings) -> It
     Raises:
         EngineError, ConfigError, ServiceError: it cannot be written.
     """
-    files = models.find(name, settings)
-    version = models.newest(files)
-    model = models.prepare(files, version, models.load(version, settings), settings)
+    files, version, model = models.load(name, settings)
     shapes = list(_shapes(model, args))
     folder = args.bundle.removeprefix(_OCI)
     tag = _TAG if args.oci or args.bundle.startswith(_OCI) else None
@@ -143,10 +142,7 @@ def _shapes(model: Model, args: argparse.Namespace) -> Iterator[list[engine.Tens
     inputs = len(model.signature.inputs)
     sets = [args.shape[at : at + inputs] for at in range(0, len(args.shape), inputs)] if args.shape else [[]]
     for each in sets:
-        specs = example_specs(model, each)
-        if specs is None:
-            raise UsageError("--shape: missing, expected a shape for the model's dynamic input sizes")
-        yield specs
+        yield models.needed_specs(model, each)
 
 
 def _model_files(files: ModelFiles, version: VersionFiles) -> dict[str, bytes]:

@@ -11,9 +11,9 @@ from typing import Final
 
 import engine
 import exporter
+from app.cli.arguments import models
 from app.cli.arguments.options import UsageError
 from app.errors import ConfigError
-from app.location import Remote
 from app.messages import printable
 from app.models.folder.layout import BIN, PARAM
 from app.progress import progress
@@ -64,7 +64,9 @@ def _rewrite(args: argparse.Namespace, settings: Settings) -> int:
         graph.save(folder / PARAM, folder / BIN)
         exported = engine.load(folder / PARAM, folder / BIN)
         if args.output is None:
-            folder = exporter.place(folder, _store(settings), args.name or exporter.model_name(args.source), exported)
+            folder = exporter.place(
+                folder, models.local_store(settings), args.name or exporter.model_name(args.source), exported
+            )
     lines = [f"{folder}: {len(exported.operators)} operators"]
     lines += [f"{port.name} {port.spec}" for port in (*exported.inputs, *exported.outputs)]
     sys.stdout.write("\n".join([*map(printable, lines), ""]))
@@ -82,14 +84,7 @@ def _placed(exported: exporter.Exported, args: argparse.Namespace, settings: Set
     if args.output is not None:
         return exported.folder
     name = args.name or exporter.model_name(args.source)
-    return exporter.place(exported.folder, _store(settings), name, exported.graph)
-
-
-def _store(settings: Settings) -> Path:
-    """Return the local store that is written to."""
-    if isinstance(settings.store, Remote):
-        raise UsageError(f"the store {settings.store} is remote: expected --output, or --store with a folder")
-    return settings.store
+    return exporter.place(exported.folder, models.local_store(settings), name, exported.graph)
 
 
 def _report(exported: exporter.Exported, folder: Path, source: str) -> str:

@@ -10,7 +10,7 @@ from app.cli.arguments import models
 from app.cli.arguments.options import UsageError
 from app.cli.output import display_name, write_result
 from app.models.folder.repository import VersionFiles
-from app.models.sessions import open_session
+from app.models.sessions import open_session, read_graph
 from app.progress import compiling, progress
 from app.render import render, with_times
 from app.settings import Settings
@@ -31,7 +31,7 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
         write_result(_text(version, settings), args.output)
         return 0
     with progress(f"loading {found.name}"):
-        graph = models.load(version, settings)
+        graph = read_graph(version, settings)
     if args.explain:
         write_result(engine.explain(graph).encode(), args.output)
         return 0
@@ -49,5 +49,5 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
 def _text(version: VersionFiles, settings: Settings) -> bytes:
     """Return the text file of a pair; for an ONNX model, the text of the equivalent pair."""
     if engine.is_onnx(version.param):
-        return models.load(version, settings).text().encode()
+        return read_graph(version, settings).text().encode()
     return engine.read_file(version.param, 1 << 28)

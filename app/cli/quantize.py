@@ -17,13 +17,12 @@ import exporter
 from app.cli.arguments import files, models
 from app.cli.arguments.options import UsageError
 from app.cli.output import display_name, write_json
-from app.location import Remote
 from app.messages import printable
 from app.models.folder.layout import BIN, PARAM
 from app.models.folder.repository import ModelFiles
 from app.models.model import Model
 from app.models.request import InferRequest
-from app.progress import progress, telling
+from app.progress import telling
 from app.render.formatting import counted, time_text
 from app.render.table import aligned
 from app.settings import Settings
@@ -57,11 +56,7 @@ class Samples(Sequence[list[NDArray[Any]]]):
 def execute(args: argparse.Namespace, settings: Settings) -> int:
     """Calibrate, choose, write and report; return 1 if no layer is worth quantising."""
     settings = files.without_limits(settings)
-    found = models.find(args.model, settings)
-    with progress(f"loading {found.name}"):
-        version = models.newest(found)
-        graph = models.load(version, settings)
-        model = models.prepare(found, version, graph, settings)
+    found, _, model = models.load(args.model, settings)
     samples = Samples(model, _items(args.samples, model, settings))
     store = None if args.output is not None else _store(found, settings)
     with telling(f"quantizing {found.name}") as show:
@@ -70,7 +65,7 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
             show(f"{doing} {done + 1} of {of}" if of > 1 else doing)
 
         threads = thread_budget(settings.threads).threads
-        result = engine.quantise(graph, samples, keep=args.keep, threads=threads, progress=tell)
+        result = engine.quantise(model.session.graph, samples, keep=args.keep, threads=threads, progress=tell)
     folder = _written(result, args.output, store, found.name) if result.quantised_layers else None
     if args.json:
         where = None if folder is None else str(folder)
@@ -148,11 +143,10 @@ def _store(found: ModelFiles, settings: Settings) -> Path:
     Raises:
         UsageError: the store is remote, or the model was given by its path.
     """
-    if isinstance(settings.store, Remote):
-        raise UsageError(f"the store {settings.store} is remote: expected --output, or --store with a folder")
-    if found.is_pair or found.folder.parent.resolve() != Path(settings.store).resolve():
+    store = models.local_store(settings)
+    if found.is_pair or found.folder.parent.resolve() != store.resolve():
         raise UsageError(f"'{found.name}' is not a folder of the store: expected --output")
-    return settings.store
+    return store
 
 
 def _written(result: engine.QuantisedModel, output: str | None, store: Path | None, name: str) -> Path:

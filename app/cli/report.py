@@ -20,10 +20,7 @@ from app.settings import Settings
 
 def execute(args: argparse.Namespace, settings: Settings) -> int:
     """Load, compile, measure and write."""
-    found = models.find(args.model, settings)
-    version = models.newest(found)
-    with progress(f"loading {found.name}"):
-        model = models.prepare(found, version, models.load(version, settings), settings)
+    found, _, model = models.load(args.model, settings)
     with compiling(found.name) as show:
         model.compile(progress=show)
     measured = None

@@ -28,10 +28,7 @@ from app.tasks.task import Finding
 def execute(args: argparse.Namespace, settings: Settings) -> int:
     """Load, run and report."""
     settings = files.without_limits(settings)
-    found = models.find(args.model, settings)
-    with progress(f"loading {found.name}"):
-        version = models.newest(found)
-        model = models.prepare(found, version, models.load(version, settings), settings)
+    found, _, model = models.load(args.model, settings)
     pictures = files.find_pictures(args.image)
     inputs = files.read_inputs(args.input, pictures, model.signature, settings)
     if _is_exported(model, inputs):  # compile with progress shown, rather than silently within the run

@@ -10,11 +10,10 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from app.cli.arguments import models
-from app.cli.arguments.models import example_specs
 from app.cli.arguments.options import UsageError
 from app.cli.output import write_json
 from app.messages import explain_validation, printable
-from app.progress import progress, telling
+from app.progress import telling
 from app.render.formatting import counted, time_text
 from app.render.table import aligned
 from app.settings import Settings
@@ -30,13 +29,8 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
     """Make, check, measure and report; return 1 if a candidate could not take part."""
     threads = thread_budget(settings.threads).threads
     candidates = _candidates(args, threads)
-    found = models.find(args.model, settings)
-    with progress(f"loading {found.name}"):
-        version = models.newest(found)
-        model = models.prepare(found, version, models.load(version, settings), settings)
-    specs = example_specs(model, args.shape)
-    if specs is None:
-        raise UsageError("--shape: missing, expected a shape for the model's dynamic input sizes")
+    found, _, model = models.load(args.model, settings)
+    specs = models.needed_specs(model, args.shape)
     table = Table(found.name)
     with telling(f"tuning {found.name}") as show:
 

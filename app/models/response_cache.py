@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,17 +34,7 @@ ENTRY_BYTES: Final = 1024
 _KEY_BYTES: Final = 16
 
 
-class Hasher(Protocol):
-    """Interface of both hash functions."""
-
-    def update(self, data: Any, /) -> None:
-        """Add bytes."""
-
-    def digest(self) -> bytes:
-        """Return the hash of all bytes."""
-
-
-def find_hash() -> Callable[[], Hasher]:
+def find_hash() -> Callable[[], Any]:
     """Return a factory of keyed hashes: xxhash if installed (extra ``[fast]``), else BLAKE2."""
     try:
         import xxhash
@@ -108,7 +98,7 @@ class ResponseCache:
         hash_of: factory of hashes.
     """
 
-    def __init__(self, max_bytes: int, hash_of: Callable[[], Hasher] | None = None) -> None:
+    def __init__(self, max_bytes: int, hash_of: Callable[[], Any] | None = None) -> None:
         self.max_bytes = max_bytes
         self._hash_of = find_hash() if hash_of is None else hash_of
         self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
@@ -138,7 +128,8 @@ class ResponseCache:
             hasher.update(head)
             for piece in _pieces(array):
                 hasher.update(piece)
-        return hasher.digest()
+        digest: bytes = hasher.digest()
+        return digest
 
     def get(self, key: bytes) -> Arrays | None:
         """Return the read-only outputs for a key, or None."""

@@ -6,30 +6,21 @@ import asyncio
 import socket
 from collections import Counter
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from starlette.datastructures import State
 
 from app.process.sockets import reason_of
 from app.settings import Settings, SettingsError
 
+if TYPE_CHECKING:
+    from app.grpc.server import GrpcServer
+
 # Interval of checks whether the shutdown has become urgent.
 _POLL_S = 0.05
 
 
-class GrpcPort(Protocol):
-    """Interface of the gRPC server (app/grpc/server.py)."""
-
-    async def start(self, port: int, *, is_shared: bool = False) -> int:
-        """Listen and return the port."""
-        ...
-
-    async def stop(self, grace_s: float | None) -> None:
-        """Refuse new calls; those in progress may take so much time."""
-        ...
-
-
-def make_grpc_server(settings: Settings, state: State, codes: Counter[str]) -> GrpcPort | None:
+def make_grpc_server(settings: Settings, state: State, codes: Counter[str]) -> GrpcServer | None:
     """Return the gRPC server of an app, or None when the settings name no port."""
     if settings.grpc_port is None:
         return None
@@ -68,7 +59,7 @@ def reserve_port(settings: Settings) -> socket.socket | None:
         ) from None
 
 
-async def stop_grpc_server(grpc_server: GrpcPort, grace_s: float, is_urgent: Callable[[], bool]) -> None:
+async def stop_grpc_server(grpc_server: GrpcServer, grace_s: float, is_urgent: Callable[[], bool]) -> None:
     """Let calls in progress finish within so much time, or until it is urgent."""
     stopping = asyncio.create_task(grpc_server.stop(grace_s))
     while not is_urgent() and not stopping.done():

@@ -11,7 +11,7 @@ import sys
 from contextlib import suppress
 from functools import partial
 from multiprocessing.context import SpawnProcess
-from typing import Final
+from typing import Any, Final
 
 import uvicorn
 
@@ -72,11 +72,12 @@ def serve(settings: Settings, listener: socket.socket) -> int:
     readiness, scoreboards = Readiness(settings.workers), (Scoreboard(settings.workers), Scoreboard(settings.workers))
 
     def start(index: int) -> SpawnProcess:
-        with shared_blocks.connect() as memory, broadcast.connect(index) as line:
+        line, begun = broadcast.connect(index)
+        with shared_blocks.connect() as memory, line:
             shown = url if index == 0 else None
             process = multiprocessing.get_context("spawn").Process(
                 target=_work,
-                args=(settings, listener, shown, memory, (readiness, index), scoreboards, line),
+                args=(settings, listener, shown, memory, (readiness, index), scoreboards, line, begun),
                 name=f"worker-{index}",
             )
             process.start()
@@ -161,13 +162,14 @@ def _work(
     readiness_of: tuple[Readiness, int],
     scoreboards: tuple[Scoreboard, Scoreboard],
     line: socket.socket,
+    begun: list[dict[str, Any]],
 ) -> None:
     detach()
     engine.share_memory(memory)
     configure_logging(settings.log_level, settings.log_format)
     index = readiness_of[1]
     figures, counters = (scoreboard.slot(index) for scoreboard in scoreboards)
-    ipc = WorkerIpc(index=index, figures=figures, counters=counters, channel=WorkerChannel(line))
+    ipc = WorkerIpc(index=index, figures=figures, counters=counters, channel=WorkerChannel(line, begun))
     sys.exit(run(settings, listener, url, readiness_of, ipc))
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from types import FrameType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import uvicorn
 
@@ -24,12 +24,15 @@ from app.http.server.connections import Connections
 from app.memory.machine import freeze_heap, freeze_heap_when_due
 from app.metrics.collector import MetricsCollector
 from app.process.banner import banner
-from app.process.grpc_server import GrpcPort, stop_grpc_server
+from app.process.grpc_server import stop_grpc_server
 from app.process.sockets import tls_context
 from app.process.worker_ipc import WorkerIpc
 from app.process.worker_state import Progress, Readiness
 from app.process.workers import ending
 from app.serving.dataplane import DataPlane
+
+if TYPE_CHECKING:
+    from app.grpc.server import GrpcServer
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +66,7 @@ class Server(uvicorn.Server):
         url: str | None,
         metrics: MetricsCollector,
         readiness_of: tuple[Readiness, int] | None = None,
-        grpc_server: GrpcPort | None = None,
+        grpc_server: GrpcServer | None = None,
         grpc_port: int = 0,
         ipc: WorkerIpc | None = None,
     ) -> None:
@@ -114,7 +117,7 @@ class Server(uvicorn.Server):
         if self._ipc is not None:
             await self._ipc.channel.close()
 
-    async def _start_grpc(self, grpc_server: GrpcPort) -> None:
+    async def _start_grpc(self, grpc_server: GrpcServer) -> None:
         """Listen for gRPC; as one of several workers only once models are loaded, since gRPC cannot stop listening."""
         if self._readiness_of is not None:
             await self.plane.loaded.wait()

@@ -13,7 +13,7 @@ import logging
 import socket
 import struct
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, Final
@@ -91,11 +91,10 @@ class WorkerBroadcast:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name="broadcast")
         self._thread.start()
 
-    def connect(self, index: int) -> socket.socket:
-        """Return the socket for a worker's ``WorkerChannel``; the caller closes its copy after passing it on."""
+    def connect(self, index: int) -> tuple[socket.socket, list[Message]]:
+        """Return the arguments of a worker's ``WorkerChannel``; the caller closes its socket after passing it on."""
         ours, theirs = socket.socketpair()
-        asyncio.run_coroutine_threadsafe(self._attach(index, ours), self._loop).result()
-        return theirs
+        return theirs, asyncio.run_coroutine_threadsafe(self._attach(index, ours), self._loop).result()
 
     def close(self) -> None:
         """Close all connections and end the thread."""
@@ -110,14 +109,14 @@ class WorkerBroadcast:
         while self._tasks:  # each ends with its connection, or with the command it is passing on
             await asyncio.wait(self._tasks)
 
-    async def _attach(self, index: int, ours: socket.socket) -> None:
+    async def _attach(self, index: int, ours: socket.socket) -> list[Message]:
         ours.setblocking(False)
         reader, writer = await asyncio.open_unix_connection(sock=ours)
         if (before := self._lines.get(index)) is not None:
             before.close()
         line = self._lines[index] = _Line(index, writer)
-        line.send({"begun": list(self._begun.values())})
         self._keep(asyncio.create_task(self._serve(line, reader)))
+        return list(self._begun.values())
 
     def _keep(self, task: asyncio.Task[None]) -> None:
         self._tasks.add(task)
@@ -188,45 +187,15 @@ def packed(message: dict[str, Any]) -> bytes:
 async def receive(reader: asyncio.StreamReader) -> dict[str, Any] | None:
     """Return the next message, or None at the end."""
     try:
-        length = _length(await reader.readexactly(_LENGTH.size))
-        return _read(await reader.readexactly(length))
+        (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
+        if length > MAX_BYTES:
+            return None
+        message: dict[str, Any] = orjson.loads(await reader.readexactly(length))
+        return message
     except (asyncio.IncompleteReadError, ConnectionError):
         return None
 
 
-def receive_first(line: socket.socket) -> dict[str, Any]:
-    """Return the first message, before there is an event loop.
-
-    Raises:
-        OSError: it does not arrive within the socket's timeout.
-    """
-    return _read(_exactly(line, _length(_exactly(line, _LENGTH.size))))
-
-
-def _exactly(line: socket.socket, count: int) -> bytes:
-    data = bytearray()
-    while len(data) < count:
-        piece = line.recv(min(count - len(data), 1 << 20))
-        if not piece:
-            raise ConnectionResetError("the parent process has ended")
-        data += piece
-    return bytes(data)
-
-
-def _length(data: bytes) -> int:
-    (length,) = _LENGTH.unpack(data)
-    if length > MAX_BYTES:
-        raise ConnectionResetError(f"found a message of {length} bytes, expected at most {MAX_BYTES}")
-    return int(length)
-
-
-def _read(data: bytes) -> dict[str, Any]:
-    message: dict[str, Any] = orjson.loads(data)
-    return message
-
-
-# Longest wait for the parent's first message.
-_START_S: Final = 30.0
 # Multiple of a command's time limit: for earlier commands, for the first worker, and for the others in parallel.
 _TIMES: Final = 4
 
@@ -235,18 +204,14 @@ class WorkerChannel:
     """Worker's connection to the parent, and through it to all workers.
 
     Args:
-        line: socket of ``WorkerBroadcast.connect``.
+        line, begun: result of ``WorkerBroadcast.connect``.
 
     Attributes:
         begun: commands that this worker executes at its start.
-
-    Raises:
-        OSError: the parent does not answer.
     """
 
-    def __init__(self, line: socket.socket) -> None:
-        line.settimeout(_START_S)
-        self.begun = [Command(**each) for each in receive_first(line)["begun"]]
+    def __init__(self, line: socket.socket, begun: Iterable[Message]) -> None:
+        self.begun = [Command(**each) for each in begun]
         line.setblocking(False)
         self._line = line
         self._numbers = itertools.count()

@@ -11,12 +11,14 @@ from typing import Any, Final
 import engine
 from app.cli.arguments.options import UsageError
 from app.errors import ConfigError, ModelNotFoundError
+from app.location import Remote
 from app.messages import did_you_mean, quoted
 from app.models.folder.layout import is_version
 from app.models.folder.repository import FoundModel, ModelFiles, VersionFiles, find_models, read_model, scan
 from app.models.model import Model
 from app.models.sessions import read_graph
 from app.models.warmup import fits
+from app.progress import progress
 from app.remote.opening import fetched
 from app.settings import Settings
 from app.signature import describe
@@ -72,6 +74,17 @@ def all_names(settings: Settings) -> list[str]:
     return found
 
 
+def local_store(settings: Settings) -> Path:
+    """Return the folder of the store, to write to it.
+
+    Raises:
+        UsageError: the store is remote.
+    """
+    if isinstance(settings.store, Remote):
+        raise UsageError(f"the store {settings.store} is remote: expected --output, or --store with a folder")
+    return settings.store
+
+
 def newest(files: ModelFiles) -> VersionFiles:
     """Return the version that answers requests without a version.
 
@@ -83,9 +96,16 @@ def newest(files: ModelFiles) -> VersionFiles:
     return files.versions[-1]
 
 
-def load(version: VersionFiles, settings: Settings) -> engine.RuntimeGraph:
-    """Return the built graph of a version."""
-    return read_graph(version, settings)
+def load(name: str, settings: Settings) -> tuple[ModelFiles, VersionFiles, Model]:
+    """Return a model as the server would run it, in its newest version, with its files; show that it is loading.
+
+    Raises:
+        ModelNotFoundError, ConfigError, EngineError: there is no such model, or it cannot be loaded.
+    """
+    found = find(name, settings)
+    version = newest(found)
+    with progress(f"loading {found.name}"):
+        return found, version, prepare(found, version, read_graph(version, settings), settings)
 
 
 def prepare(files: ModelFiles, version: VersionFiles, graph: engine.RuntimeGraph, settings: Settings) -> Model:
@@ -127,6 +147,17 @@ def _at_path(param: Path) -> ModelFiles:
         raise ModelNotFoundError(f"no file '{param}', expected a .pnnx.param file or the name of a model in the store")
     version = VersionFiles(number=1, param=param, bin=param.with_name(f"{param.name.removesuffix(_PARAM)}.bin"))
     return ModelFiles(name=str(param), folder=param.parent, versions=(version,), is_pair=True)
+
+
+def needed_specs(model: Model, shapes: Sequence[tuple[int, ...]]) -> list[engine.TensorSpec]:
+    """Return the result of ``example_specs``.
+
+    Raises:
+        UsageError: as there, or graph and config leave a size dynamic.
+    """
+    if (specs := example_specs(model, shapes)) is None:
+        raise UsageError("--shape: missing, expected a shape for the model's dynamic input sizes")
+    return specs
 
 
 def example_specs(model: Model, shapes: Sequence[tuple[int, ...]]) -> list[engine.TensorSpec] | None:

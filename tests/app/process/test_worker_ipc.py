@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Callable, Coroutine
-from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
 from app.errors import InvalidRequestError, ModelLoadError, ModelNotReadyError, ServiceError
-from app.process.worker_ipc import WorkerBroadcast, WorkerChannel, as_error, as_json, receive_first
+from app.process.worker_ipc import WorkerBroadcast, WorkerChannel, as_error, as_json
 from app.serving.commands import Arguments, Command, CommandHandler, Commands
 from tests.patience import PATIENCE_S
 
@@ -56,8 +54,8 @@ class Office:
         self.workers: list[Worker] = []
 
     async def start(self, index: int) -> Worker:
-        line = await asyncio.to_thread(self.board.connect, index)
-        worker = Worker(WorkerChannel(line))
+        line, begun = await asyncio.to_thread(self.board.connect, index)
+        worker = Worker(WorkerChannel(line, begun))
         self.workers.append(worker)
         worker.commands.join(worker.channel, worker.channel.begun)
         await worker.channel.start(worker.commands, worker.publish)
@@ -199,8 +197,8 @@ def test_a_worker_that_dies_while_others_wait_for_it_does_not_block_them() -> No
 
 def test_a_worker_that_has_yet_to_begin_cannot_ask() -> None:
     async def scene(office: Office) -> None:
-        line = await asyncio.to_thread(office.board.connect, 0)
-        worker = Worker(WorkerChannel(line))
+        line, begun = await asyncio.to_thread(office.board.connect, 0)
+        worker = Worker(WorkerChannel(line, begun))
         worker.commands.join(worker.channel, ())
         with pytest.raises(ModelNotReadyError):
             await worker.note("a")
@@ -218,16 +216,6 @@ def test_large_arguments_arrive_whole() -> None:
         assert len(late.begun[0]["text"]) == 4 << 20
 
     played(scene)
-
-
-@pytest.mark.parametrize("sent", [b"", b"\x01", b"\xff\xff\xff\xff", b"\x04\x00\x00\x00{}"])
-def test_an_invalid_first_message_is_an_error_and_no_worker_waits_for_ever(sent: bytes) -> None:
-    with ExitStack() as stack:
-        ours, theirs = (stack.enter_context(each) for each in socket.socketpair())
-        ours.sendall(sent)
-        ours.close()
-        with pytest.raises(OSError):
-            receive_first(theirs)
 
 
 @pytest.mark.parametrize("error", [ModelLoadError("a"), InvalidRequestError("b"), ModelNotReadyError("c")])
