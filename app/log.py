@@ -7,16 +7,11 @@ characters. Lines of a traceback are indented, so that none can be mistaken for 
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
-from collections.abc import Callable
-from contextlib import suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any, Final
-
-import orjson
 
 from app.codec.answers import as_text, dump_json
 from app.messages import cut, printable
@@ -83,15 +78,10 @@ def configure_logging(level: str, form: str) -> None:
 
 def _as_json(line: dict[str, Any]) -> str:
     """Return the line as JSON; values that JSON cannot represent are converted rather than losing the line."""
-    ways: tuple[Callable[[], str], ...] = (
-        lambda: orjson.dumps(line, default=str).decode(),
-        lambda: json.dumps(line, default=str, allow_nan=False),  # lone surrogates, integers beyond 64 bits
-        lambda: dump_json(line).decode(),
-    )
-    for way in ways:
-        with suppress(Exception):
-            return way()
-    return json.dumps({key: as_text(value, _LINE) for key, value in line.items()})
+    try:
+        return dump_json(line).decode()
+    except Exception:  # an object that fails when it is converted
+        return dump_json({key: as_text(value, _LINE) for key, value in line.items()}).decode()
 
 
 def _message(record: logging.LogRecord) -> str:

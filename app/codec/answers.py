@@ -54,7 +54,7 @@ class ChunkedArray:
 
 
 def dump_pieces(value: object) -> list[bytes]:
-    """Return JSON as ``dump_json`` does, in pieces if there are ``ChunkedArray`` in its objects.
+    """Return JSON as ``dump_json`` does, in pieces if there are ``ChunkedArray`` in its objects and lists of those.
 
     Raises:
         DeadlineExceededError: the request was cancelled.
@@ -79,12 +79,21 @@ def _pieces(value: object) -> Iterator[bytes]:
             yield (b"," if number else b"{") + dump_json({key: None})[1 : -len(b"null}")]
             yield from _pieces(item)
         yield b"}"
+    elif isinstance(value, list) and _has_chunked(value):
+        for number, item in enumerate(value):
+            yield b"," if number else b"["
+            yield from _pieces(item)
+        yield b"]"
     else:
         yield dump_json(value)
 
 
 def _has_chunked(value: object) -> bool:
-    return isinstance(value, ChunkedArray) or (isinstance(value, dict) and any(map(_has_chunked, value.values())))
+    if isinstance(value, dict):
+        return any(map(_has_chunked, value.values()))
+    if isinstance(value, list):
+        return bool(value) and isinstance(value[0], dict) and any(map(_has_chunked, value))
+    return isinstance(value, ChunkedArray)
 
 
 def dump_json(value: object) -> bytes:

@@ -31,7 +31,7 @@ from app.errors import (
 from app.keys import Group, Keys, read_key, refusal
 from app.messages import safe_text
 from app.settings import Settings
-from app.tracing.request import FinishedRequest, Spans, TracedRequest, server_timing
+from app.tracing.request import Spans, TracedRequest, server_timing
 
 
 class Call(TracedRequest):
@@ -215,7 +215,7 @@ class CallHandlers:
             self._streams -= is_stream
             self._codes[code.name] += 1
             if spans is not None:
-                spans.record(_finished(call, path, code))
+                _record(spans, call, path, code)
             if self._settings.access_log and not is_probe:
                 access.info("gRPC %s %s", path, code.name, extra=call.fields())
         return answered
@@ -239,8 +239,8 @@ class CallHandlers:
         )
 
 
-def _finished(call: Call, path: str, code: Any) -> FinishedRequest:
-    """Return the data for a call's span."""
+def _record(spans: Spans, call: Call, path: str, code: Any) -> None:
+    """Record a call's span."""
     _, service, method = path.split("/")
     attributes = {
         "rpc.system": "grpc",
@@ -248,7 +248,7 @@ def _finished(call: Call, path: str, code: Any) -> FinishedRequest:
         "rpc.method": method,
         "rpc.grpc.status_code": code.value[0],
     }
-    return call.finished(method, attributes, is_failed=code is grpc.StatusCode.INTERNAL)
+    spans.record(call, method, attributes, is_failed=code is grpc.StatusCode.INTERNAL)
 
 
 def _close(call: Call, error: ServiceError | None) -> Any:

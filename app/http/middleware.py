@@ -26,7 +26,7 @@ from app.errors import InternalError
 from app.log import request_id, trace_id
 from app.messages import safe_text
 from app.models.statistics import account
-from app.tracing.request import FinishedRequest, Spans, TracedRequest, server_timing
+from app.tracing.request import Spans, TracedRequest, server_timing
 
 log = logging.getLogger(__name__)
 
@@ -84,8 +84,8 @@ class Exchange(TracedRequest):
         body = dump_json(error.body())
         return error.status, [_JSON, (b"content-length", b"%d" % len(body))], body
 
-    def finished_as(self, route: str | None) -> FinishedRequest:
-        """Return the data for the request's span.
+    def record(self, spans: Spans, route: str | None) -> None:
+        """Record the request's span.
 
         route: the template of the path, such as ``/models/{name}/infer``; None for an unknown path.
         """
@@ -96,7 +96,7 @@ class Exchange(TracedRequest):
         }
         if route is not None:
             attributes["http.route"] = route
-        return self.finished(self.method, attributes, is_failed=self.status >= 500)
+        spans.record(self, self.method, attributes, is_failed=self.status >= 500)
 
     def log(self) -> None:
         """Write the line of the access log."""
@@ -151,7 +151,7 @@ class RequestMiddleware:
             if exchange.status:
                 self._statuses[exchange.status] += 1
             if spans is not None:
-                spans.record(exchange.finished_as(exchange.route))
+                exchange.record(spans, exchange.route)
             if self._access_log and not is_probe:
                 exchange.log()
             exchange.leave()

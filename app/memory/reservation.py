@@ -11,8 +11,8 @@ The current reservation is a context variable, which schedulers hand on to their
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar, Token
 from typing import Final, Self
 
@@ -72,14 +72,10 @@ class Reservation:
         Raises:
             RequestTooLargeError, QueueFullError: as MemoryBudget.take.
         """
-        budget = self._budget
         with self._lock:
-            held = self._held + count
-            if arriving or not budget.take_plain(count, held):
-                budget.take(count, self._held, arriving=arriving)
-            self._held = held
-            if held > self._most:
-                self._most = held
+            self._budget.take(count, self._held, arriving=arriving)
+            self._held += count
+            self._most = max(self._most, self._held)
             if arriving:
                 self._arriving += count
 
@@ -100,12 +96,17 @@ class Reservation:
         with self._lock:
             self._users += 1
 
-    def working(self, is_cancelled: Callable[[], bool]) -> AbstractContextManager[None]:
+    @contextmanager
+    def working(self, is_cancelled: Callable[[], bool]) -> Iterator[None]:
         """Keep the reservation while a thread works for the request, even if the client leaves.
 
         is_cancelled: whether the work may stop.
         """
-        return _Work(self, is_cancelled)
+        before = self.begin(is_cancelled)
+        try:
+            yield
+        finally:
+            self.end(before)
 
     def begin(self, is_cancelled: Callable[[], bool]) -> Callable[[], bool] | None:
         """Enter ``working`` and return the previous is_cancelled."""
@@ -139,52 +140,7 @@ class Reservation:
         self._budget.give_back(held, arriving=arriving, held=self._most)
 
 
-# Classes: context managers made from generators would cost every request several more calls.
-
-
-class _Work:
-    __slots__ = ("_reservation", "_before", "_is_cancelled")
-
-    def __init__(self, reservation: Reservation, is_cancelled: Callable[[], bool]) -> None:
-        self._reservation = reservation
-        self._is_cancelled = is_cancelled
-
-    def __enter__(self) -> None:
-        self._before = self._reservation.begin(self._is_cancelled)
-
-    def __exit__(self, *exc: object) -> None:
-        self._reservation.end(self._before)
-
-
-class Answering:
-    """Makes the reservation of a new request current for a block, and releases it if the block fails."""
-
-    __slots__ = ("_reservation",)
-
-    def __init__(self, reservation: Reservation) -> None:
-        self._reservation = reservation
-
-    def __enter__(self) -> Reservation:
-        return self._reservation.__enter__()
-
-    def __exit__(self, kind: type[BaseException] | None, *exc: object) -> None:
-        self._reservation.__exit__(kind, *exc)
-        if kind is not None:
-            self._reservation.close()
-
-
-class _Charge:
-    __slots__ = ("_reservation", "_count")
-
-    def __init__(self, reservation: Reservation, count: int) -> None:
-        self._reservation = reservation
-        self._count = count
-
-    def __enter__(self) -> None:
-        self._reservation.charge(self._count)
-
-    def __exit__(self, *exc: object) -> None:
-        self._reservation.return_(self._count)
+# A class: a context manager made from a generator would cost every request several more calls.
 
 
 class _Run:
@@ -270,14 +226,22 @@ def would_fit(count: int) -> None:
         reservation.would_fit(count)
 
 
-def charged(count: int) -> AbstractContextManager[None]:
+@contextmanager
+def charged(count: int) -> Iterator[None]:
     """Hold so many bytes for a block.
 
     Raises:
         RequestTooLargeError, QueueFullError: as MemoryBudget.take.
     """
     reservation = _current.get()
-    return _NOTHING if reservation is None else _Charge(reservation, count)
+    if reservation is None:
+        yield
+        return
+    reservation.charge(count)
+    try:
+        yield
+    finally:
+        reservation.return_(count)
 
 
 def running(count: int) -> AbstractContextManager[None]:
@@ -339,14 +303,21 @@ class MemoryBudget:
         """Return the reservation of a new request."""
         return Reservation(self)
 
-    def answering(self, reservation: Reservation | None = None) -> AbstractContextManager[Reservation]:
+    @contextmanager
+    def answering(self, reservation: Reservation | None = None) -> Iterator[Reservation]:
         """Make a reservation current for a block; release it if the block fails.
 
         Otherwise the answer owns it and closes it when it was sent.
 
         reservation: of the request; None for a new one.
         """
-        return Answering(self.open() if reservation is None else reservation)
+        reservation = self.open() if reservation is None else reservation
+        try:
+            with reservation:
+                yield reservation
+        except BaseException:
+            reservation.close()
+            raise
 
     def take(self, count: int, held: int, *, arriving: bool = False, is_only_asked: bool = False) -> None:
         """Count bytes as used.
@@ -377,17 +348,6 @@ class MemoryBudget:
                 f"other requests use the memory that this one needs: about {held + count} bytes",
                 limit=self.total,
             )
-
-    def take_plain(self, count: int, held: int) -> bool:
-        """Count bytes as used if they are free, and return whether they were.
-
-        held: bytes that the request would hold in all.
-        """
-        with self._lock:
-            if held > self.total or self._used + count > self.total:
-                return False
-            self._used += count
-            return True
 
     def _try(self, count: int, limit: int, arriving: bool, is_only_asked: bool) -> bool:
         with self._lock:

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import engine
 from app.errors import ConfigError, InferenceFailedError, ServiceError, from_engine
 from app.memory.machine import Trimmer, budget_bytes
-from app.memory.reservation import MemoryBudget, current
+from app.memory.reservation import MemoryBudget
 from app.messages import cut
 from app.models.model import Call, Model
 from app.models.registry.commands import ModelCommands
@@ -173,24 +173,6 @@ class DataPlane:
         """Return the result of work that belongs to no model, done in a thread."""
         return await self._offloading.call(work, deadline)
 
-    def can_draw(self, name: str | None, number: int | str | None) -> bool:
-        """Return whether the model's answer can be a picture.
-
-        Raises:
-            ServiceError: there is no such model, or it is not ready.
-        """
-        model = self.store.version(name, number).model
-        return model is not None and model.postprocessing.can_draw
-
-    def output_names(self, name: str | None, number: int | str | None) -> tuple[str, ...]:
-        """Return the names of a model's outputs.
-
-        Raises:
-            ServiceError: there is no such model, or it is not ready.
-        """
-        model = self.store.version(name, number).model
-        return () if model is None else model.signature.output_names
-
     def answer_now(
         self, version: Version, request: InferRequest, encode: Callable[[Answer], T], deadline: float
     ) -> T | None:
@@ -240,7 +222,7 @@ class DataPlane:
     async def run_on_model(self, version: Version, work: Callable[[Model], T], deadline: float) -> T:
         """Return the result of work that uses the model, queued with its requests and done in its threads."""
         with _Accounting(version) as model:
-            return await version.scheduler.call(partial(_within, partial(work, model), deadline), deadline)
+            return await version.scheduler.call(partial(work, model), deadline)
 
     def _load(self, loop: asyncio.AbstractEventLoop) -> None:
         try:
@@ -288,15 +270,6 @@ class _Accounting:
                 log.error("model '%s' version %d failed: %s", version.name, version.number, exc, exc_info=exc)
             version.statistics.failed(error.code, seconds)
             raise error from exc
-
-
-def _within(work: Callable[[], T], deadline: float) -> T:
-    """Return the result of work that is cancelled after the deadline."""
-    reservation = current()
-    if reservation is None:
-        return work()
-    with reservation.working(lambda: time.monotonic() > deadline):
-        return work()
 
 
 def _call(version: Version, model: Model, request: InferRequest, encode: Callable[[Answer], T]) -> Call[T]:

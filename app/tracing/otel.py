@@ -10,7 +10,7 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 
 from app.models.statistics import Timing
 from app.settings import SettingsError
-from app.tracing.request import FinishedRequest
+from app.tracing.request import TracedRequest
 from app.version import version
 
 _GROUP: Final = "opentelemetry_traces_exporter"
@@ -77,25 +77,28 @@ class OtelSpans:
             self._provider.add_span_processor(processor(exporter))
         self._tracer = self._provider.get_tracer(_NAME, version())
 
-    def record(self, request: FinishedRequest) -> None:
+    def record(
+        self, request: TracedRequest, name: str, attributes: Mapping[str, str | int], *, is_failed: bool
+    ) -> None:
         """Record a request that ends now: one span for it, and one for each stage of its answer."""
         now, clock = time.time_ns(), time.perf_counter()
         account = request.account
-        span = self._begin(request, now - round((clock - request.began) * _NS))
+        span = self._begin(request, name, attributes, now - round((clock - request.began) * _NS))
         if span.is_recording():
-            span.set_attribute("request.id", request.request)
+            span.set_attribute("request.id", request.id)
             for key, value in account.fields().items():
                 if not key.endswith("_ms") and value is not None:
                     span.set_attribute(f"inference.{key}", value)
             if account.timing is not None and account.began is not None:
                 self._record_stages(span, account.timing, now - round((clock - account.began) * _NS))
-            if request.is_failed:
+            if is_failed:
                 span.set_status(api.Status(api.StatusCode.ERROR))
         span.end(now)
 
-    def _begin(self, request: FinishedRequest, start_ns: int) -> Any:
+    def _begin(self, request: TracedRequest, name: str, attributes: Mapping[str, str | int], start_ns: int) -> Any:
         """Start the request's span with the ids that its client and the log have."""
         trace, model = request.trace, request.account.model
+        assert trace is not None  # see ``begin_trace``
         # Without a parent the span begins a trace, even if another library has a span open here.
         parent: api.Span = api.INVALID_SPAN
         if trace.parent is not None:
@@ -109,10 +112,10 @@ class OtelSpans:
         self._trace, self._next = trace.trace, trace.span
         try:
             return self._tracer.start_span(
-                request.name if model is None else f"{request.name} {model}",
+                name if model is None else f"{name} {model}",
                 context=api.set_span_in_context(parent),
                 kind=api.SpanKind.SERVER,
-                attributes=dict(request.attributes),
+                attributes=dict(attributes),
                 start_time=start_ns,
             )
         finally:

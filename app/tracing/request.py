@@ -18,10 +18,7 @@ _HEADER: Final = re.compile(rb"00-%b|(?!00|ff)[0-9a-f]{2}-%b(?:-.*)?" % (_FIELDS
 _SAMPLED: Final = 1
 _MAX_BYTES: Final = 512
 _ID_BYTES: Final = 8
-_AT_ONCE: Final = 256
 _HARMLESS: Final = re.compile(rb"[A-Za-z0-9._:/+=-]{1,128}")
-# Request ids that are not used yet.
-_ids: Final[list[str]] = []
 
 
 @dataclass(slots=True)
@@ -61,39 +58,17 @@ class TraceContext:
         return f"00-{self.trace}-{self.span}-{self.flags:02x}".encode()
 
 
-@dataclass(frozen=True, slots=True)
-class FinishedRequest:
-    """Data of a finished request, for its span.
-
-    Args:
-        name: of the operation, of low cardinality.
-        request: request id.
-        began: on time.perf_counter()'s clock.
-        account: model, items and timing.
-        trace: the same ids as in the log.
-        attributes: further attributes of the span.
-        is_failed: whether it failed by a fault of the server.
-    """
-
-    name: str
-    request: str
-    began: float
-    account: Account
-    trace: TraceContext
-    attributes: Mapping[str, str | int]
-    is_failed: bool
-
-
 class TracedRequest:
     """A request from its headers to the end of its answer.
 
     Attributes:
+        began: on time.perf_counter()'s clock.
         received, sent: bytes of its bodies or messages.
         account: model, items and timing, filled in by the code that answers.
     """
 
     def __init__(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
-        self._start = time.perf_counter()
+        self.began = time.perf_counter()
         self.received = self.sent = 0
         self.trace: TraceContext | None = None
         given, traces = b"", 0
@@ -119,23 +94,26 @@ class TracedRequest:
     def fields(self) -> dict[str, object]:
         """Return times and sizes as fields of the log line, without any content."""
         return {
-            "took_ms": round((time.perf_counter() - self._start) * 1e3, 3),
+            "took_ms": round((time.perf_counter() - self.began) * 1e3, 3),
             "bytes_in": self.received,
             "bytes_out": self.sent,
             **self.account.fields(),
         }
 
-    def finished(self, name: str, attributes: Mapping[str, str | int], *, is_failed: bool) -> FinishedRequest:
-        """Return the data for the request's span; ``begin_trace`` must have been called."""
-        assert self.trace is not None
-        return FinishedRequest(name, self.id, self._start, self.account, self.trace, attributes, is_failed)
-
 
 class Spans(Protocol):
     """Interface of a recorder of spans (app/tracing/otel.py)."""
 
-    def record(self, request: FinishedRequest) -> None:
-        """Record a request that ends now."""
+    def record(
+        self, request: TracedRequest, name: str, attributes: Mapping[str, str | int], *, is_failed: bool
+    ) -> None:
+        """Record a request that ends now; ``begin_trace`` must have been called.
+
+        Args:
+            name: of the operation, of low cardinality.
+            attributes: of the span.
+            is_failed: whether it failed by a fault of the server.
+        """
         ...
 
     async def close(self) -> None:
@@ -145,17 +123,7 @@ class Spans(Protocol):
 
 def id_of(given: bytes) -> str:
     """Return the request id that the client gave if it has only safe characters, else a new one."""
-    return given.decode() if given and _HARMLESS.fullmatch(given) else _fresh()
-
-
-def _fresh() -> str:
-    """Return an unused random id; random bytes are read for many ids at a time."""
-    while True:
-        try:
-            return _ids.pop()  # atomic, so no two threads get the same id
-        except IndexError:
-            digits = secrets.token_hex(_ID_BYTES * _AT_ONCE)
-            _ids.extend(digits[at : at + 2 * _ID_BYTES] for at in range(0, len(digits), 2 * _ID_BYTES))
+    return given.decode() if given and _HARMLESS.fullmatch(given) else secrets.token_hex(_ID_BYTES)
 
 
 def server_timing(timing: Timing) -> bytes:

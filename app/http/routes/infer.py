@@ -203,11 +203,12 @@ class _MergedParameters:
 def _possible(plane: DataPlane, merged: _MergedParameters, media_type: str, accept: str) -> str:
     """Return the media type of the answer, now that the model is known: not all can be an image or a single tensor."""
     offered: Sequence[str] = _OFFERED
-    if media_type == PNG and not plane.can_draw(merged.model, merged.version):
+    model = plane.store.version(merged.model, merged.version).model
+    assert model is not None  # Store.version returns ready versions only
+    if media_type == PNG and not model.postprocessing.can_draw:
         offered = (JSON, NPZ)
     if media_type == NPY:
-        names = plane.output_names(merged.model, merged.version)
-        wanted = merged.outputs if isinstance(merged.outputs, tuple) else names
+        wanted = merged.outputs if isinstance(merged.outputs, tuple) else model.signature.output_names
         offered = (JSON, NPZ, NPY) if len(wanted) == 1 and merged.outputs is not False else (JSON, NPZ)
     return media_type if media_type in offered else choose(accept, offered)
 

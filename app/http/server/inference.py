@@ -308,7 +308,7 @@ class InferenceRequest(Request):
         self._body = bytearray()
         service.statuses[exchange.status] += 1
         if service.spans is not None:
-            service.spans.record(exchange.finished_as(self._target.route))
+            exchange.record(service.spans, self._target.route)
         if service.has_log:
             exchange.enter()
             exchange.log()

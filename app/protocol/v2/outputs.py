@@ -12,7 +12,7 @@ import orjson
 from numpy.typing import NDArray
 
 from app.arrays import all_finite, as_bytes, few_values, is_text
-from app.codec.answers import ChunkedArray, dump_json, dump_pieces
+from app.codec.answers import ChunkedArray, dump_pieces
 from app.codec.numpy_files import portable
 from app.errors import InvalidRequestError, RefusedError
 from app.memory.reservation import charge, check
@@ -130,9 +130,9 @@ def encode(plan: Plan, outputs: Mapping[str, Array], labels: Sequence[str] | Non
         tails += [] if tail is None else [tail]
     head: dict[str, Any] = {} if plan.request.id is None else {"id": plan.request.id}
     head |= {"model_name": model, "model_version": str(version), "outputs": rows}
+    pieces = dump_pieces(head)
     if not tails:
-        return Encoded(pieces=_text(head), header_length=None)
-    pieces = _text(head)
+        return Encoded(pieces=pieces, header_length=None)
     length = sum(map(len, pieces))
     blanks = -length % _ALIGNED
     return Encoded(pieces=[*pieces, b" " * blanks, *tails], header_length=length + blanks)
@@ -157,19 +157,6 @@ def encode_separately(
 def _value(port: WirePort, wanted: RequestedOutput, outputs: Mapping[str, Array], labels: Sequence[str] | None) -> Any:
     value = outputs[port.name]
     return value if wanted.classes is None else _classes(value, wanted.classes, port.is_batched, labels)
-
-
-def _text(head: dict[str, Any]) -> list[bytes]:
-    """Return the JSON, that of large tensors in pieces."""
-    rows = head["outputs"]
-    if not any(isinstance(row.get("data"), ChunkedArray) for row in rows):
-        return [dump_json(head)]
-    start = dump_json({**head, "outputs": []})[: -len(b"]}")]
-    pieces = [start]
-    for number, row in enumerate(rows):
-        pieces += [b","] if number else []
-        pieces += dump_pieces(row)
-    return [*pieces, b"]}"]
 
 
 def _row(name: str, value: Any, is_binary: bool, non_finite: str) -> tuple[dict[str, Any], Any]:
