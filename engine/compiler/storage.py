@@ -37,7 +37,7 @@ class Frame:
 
     Args:
         rows, columns: of an image with its border.
-        pitch: floats from pixel to pixel.
+        pitch: floats from pixel to pixel, or words of four bytes.
         border: (top, left, bottom, right).
     """
 
@@ -251,12 +251,15 @@ def channels_last(
     n, channels, *sizes = shape
     *planes, height, width = sizes if len(sizes) > 1 else (1, *sizes)
     top, left, bottom, right = border
-    pitch, images = _pitch(channels, dtype.itemsize), n * math.prod(planes)
+    pitch, images, per_word = _pitch(channels, dtype.itemsize), n * math.prod(planes), 1
+    if dtype.itemsize == 1 and any(border):
+        per_word = 4
+        pitch = -(-pitch // per_word) * per_word
     rows, columns = height + top + bottom, width + left + right
     meta = _meta_vector(images * rows * columns * pitch, dtype)
     whole = meta.reshape(n, *planes, rows, columns, pitch)
     inner = whole[..., top : top + height, left : left + width, :channels]
     image = inner if len(sizes) > 1 else inner[:, 0]
-    frame = Frame(images, rows, columns, channels, pitch, border) if any(border) else None
+    frame = Frame(images, rows, columns, channels, pitch // per_word, border) if any(border) else None
     storage = Storage(meta, is_zeroed=frame is not None, frame=frame)
     return View(storage, image.transpose(0, image.ndim - 1, *range(1, image.ndim - 1)), border)

@@ -21,8 +21,6 @@ from engine.layers.onnx.elementwise.arithmetic import OnnxCast
 from engine.layers.onnx.operands.padding import pairs_of, per_axis
 from engine.layers.onnx.products.conv import ConvInteger
 from engine.layers.onnx.products.matmul import MatMulInteger
-from engine.layers.pooling.max_pool import MaxPool
-from engine.layers.quantised.quantised import speaks_of_quantised
 from engine.passes.support.byte_products import OPERANDS, has_kernel, is_of_bytes, most_of, weights_of
 from engine.passes.support.facts import Facts, input_named
 from engine.passes.support.rewriting import Rewriter
@@ -37,13 +35,8 @@ _SUM: Final = Call("add", (Input(0), Input(1)))
 def integer_products(graph: RuntimeGraph) -> Graph:
     """Rewrite products of 8-bit integers with stored weights into a form that has a kernel."""
     rewriter, facts = Rewriter(graph), Facts(graph)
-    # Bytes with a scale are PyTorch's quantised tensors, and stay so.
-    are_plain = not any(speaks_of_quantised(op.definition) for op in graph.operators)
     for op in cancellable_quick(graph.operators):
-        if are_plain and isinstance(op.definition, MaxPool) and len(op.inputs) == len(op.outputs) == 1:
-            if is_of_bytes(op.inputs[0], facts) and is_of_bytes(op.outputs[0], facts):
-                rewriter.replace(op, *_between_casts(op, rewriter))
-        elif isinstance(op.definition, ConvInteger | MatMulInteger) and not op.definition.as_float:
+        if isinstance(op.definition, ConvInteger | MatMulInteger) and not op.definition.as_float:
             new = _as_sums(op, facts, rewriter)
             if not new and not rewriter.is_touched(op):
                 new = _as_floats(op, facts, rewriter)
@@ -105,19 +98,6 @@ def _bias_added(op: RuntimeOperator, sums: RuntimeOperand, channels: int, rank: 
 
 def _are_touched(rewriter: Rewriter, *operators: RuntimeOperator) -> bool:
     return any(map(rewriter.is_touched, operators))
-
-
-def _between_casts(op: RuntimeOperator, rewriter: Rewriter) -> list[Operator]:
-    """Convert a max pool of bytes to one of floats between casts."""
-    (x,), (y,) = op.inputs, op.outputs
-    floats, most = (rewriter.fresh(f"{op.name}/{what}") for what in ("floats", "most"))
-    dtype = "torch.uint8" if y.spec is not None and y.spec.dtype == np.uint8 else "torch.int8"
-    layer = op.definition
-    assert isinstance(layer, MaxPool)
-    names = ("ceil_mode", "dilation", "kernel_size", "padding", "stride")
-    params: dict[str, Parameter] = {"return_indices": False, **{name: getattr(layer, name) for name in names}}
-    pool = Operator(f"nn.MaxPool{layer.spatial_rank}d", op.name, (floats,), (most,), params)
-    return [_cast(x.name, floats, "torch.float"), pool, _cast(most, y.name, dtype, rewriter.fresh(f"{op.name}/bytes"))]
 
 
 def _makes_floats(op: RuntimeOperator) -> bool:

@@ -18,13 +18,15 @@ from engine.tensor import Array, TensorSpec
 _ROUNDS: Final = 9
 # A layer whose time falls by less stays in float32: conversions between layers cost as much.
 _LEAST_GAIN: Final = 0.05
+# In the names of the operators that round a layer's input.
+_INPUT: Final = "/input"
 
 
 class LayerCost(NamedTuple):
     """Cost of one layer.
 
     Args:
-        float_us, int8_us: time of its kernels, that of rounding its input to bytes included.
+        float_us, int8_us: time of its kernels; the kernel before it rounds its input to bytes.
         noise: energy of its error in int8 relative to the energy of its output, after the correction.
         correction: mean error of each output channel, to be added to the bias.
     """
@@ -55,8 +57,8 @@ def measure_layers(
         yield from layer.in_float32(f"{index}", f"{index}/x", f"{index}/y")
 
     def in_int8(layer: QuantisableLayer, index: int) -> Iterator[Operator]:
-        yield from quantise_operators(f"{index}/input", f"{index}/x", calibration.affines[layer.input])
-        yield from layer.in_int8(f"{index}", f"{index}/input", f"{index}/y")
+        yield from quantise_operators(f"{index}{_INPUT}", f"{index}/x", calibration.affines[layer.input])
+        yield from layer.in_int8(f"{index}", f"{index}{_INPUT}", f"{index}/y")
 
     graphs = [_side_by_side(layers, shapes, operators) for operators in (in_float32, in_int8)]
     inputs = [[each[layer.input] for layer in layers] for each in calibration.operands]
@@ -99,7 +101,7 @@ def _times(session: Session, inputs: Sequence[Array]) -> Mapping[str, float]:
     times: Counter[str] = Counter()
     outputs = session.run(list(inputs), profile=True)
     for row in outputs.kernels:
-        for index in {name.split("/")[0] for name in row["operators"]}:
+        for index in {name.split("/")[0] for name in row["operators"] if _INPUT not in name}:
             times[index] += row["time_us"]
     return times
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from engine.compiler.kernels.expr import Expr, Number, apply
+import math
+
+from engine.compiler.kernels.expr import Apply, Expr, Number, apply
 
 WIDEST = 255.0
 # Scales whose reciprocal and remainders are normal numbers.
@@ -26,9 +28,25 @@ def quantised(x: Expr, scale: Expr, zero: Expr, low: float, high: float) -> Expr
     if not (isinstance(scale, Number) and isinstance(zero, Number) and _LEAST < scale.value < _LARGEST):
         return code_of(apply("div", x, scale), zero, low, high)
     # A quotient needs finite numbers: the limits come first.
-    x = _numeric(x, zero.value * scale.value, low)
-    x = apply("limit", x, *((end - zero.value) * scale.value for end in (low, high)))
+    least, most = ((end - zero.value) * scale.value for end in (low, high))
+    x = apply("limit", _numeric(x, zero.value * scale.value, low), least, most)
     return apply("code", apply("quotient", x, scale, 1 / scale.value), zero)
+
+
+def merge_limits(tree: Expr) -> Expr:
+    """Return an expression in which a ReLU or a clip within narrower limits is part of these."""
+    if not isinstance(tree, Apply):
+        return tree
+    arguments = tuple(map(merge_limits, tree.arguments))
+    inner, *ends = arguments
+    if tree.name == "limit" and isinstance(inner, Apply) and inner.name in ("relu", "clip"):
+        x, *(own) = inner.arguments
+        limits = [end.value for end in (*ends, *own) if isinstance(end, Number)]
+        least, most, low, high = limits if len(limits) == 4 else (*limits[:2], 0.0, math.inf)
+        # NaN becomes the lower limit, which must stay.
+        if len(limits) == 2 + len(own) and low <= least <= high:
+            return apply("limit", x, least, min(most, high))
+    return Apply(tree.name, arguments)
 
 
 def dequantised(code: Expr, scale: Expr | float, zero: Expr | float) -> Expr:

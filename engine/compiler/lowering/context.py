@@ -38,7 +38,7 @@ class Context:
         op: the operator.
         bound: its layer, with the source of each argument.
         lowering: state of the graph being lowered, read-only.
-        dtype: of the tensors kernels compute with, float32 or float64.
+        dtype: of the tensors that kernels read and write: float32, float64, or bytes.
     """
 
     op: RuntimeOperator

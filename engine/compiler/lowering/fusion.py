@@ -14,6 +14,7 @@ import numpy as np
 from engine.compiler.kernels.expr import RESULT, Apply, Expr, Number, Operand, apply, is_moderate, substitute
 from engine.compiler.kernels.kernel import Epilogue, Kernel
 from engine.compiler.kernels.numbers import FLOAT
+from engine.compiler.kernels.quantising import merge_limits
 from engine.compiler.lowering.lowering import Lowering
 from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, Pointer, image_strides, pointer
 from engine.compiler.lowering.terms.term import BYTES, CONVERTING
@@ -110,6 +111,7 @@ def add_operator(lowering: Lowering, op: RuntimeOperator, known: dict[str, Expr]
             return False
         arguments.append(argument)
     tree = substitute(_rounded_within(lowering, op, term.tree), arguments)
+    tree = merge_limits(tree) if type(op.definition) in CONVERTING else tree
     if not is_moderate(tree):
         return False
     known[op.outputs[0].name] = _rounded(lowering, op.outputs[0], tree)

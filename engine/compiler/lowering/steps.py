@@ -132,6 +132,8 @@ WORDS = (1, 2, 4, 8, 16)
 
 def copy(source: View, target: View, operators: Sequence[str], host: Host) -> KernelStep:
     """Return the step that copies a view to another of its shape and dtype; large elements as several words."""
+    if source.dtype.itemsize == 1 and (words := _in_words(source, target)) is not None:
+        source, target = words
     if source.dtype.itemsize < FLOAT32.itemsize:
         names = [f"int{8 * source.dtype.itemsize}"] * 2
         small = make_elements(source.shape, [target.strides, source.strides], names, Operand(0), "i64", host)
@@ -142,6 +144,32 @@ def copy(source: View, target: View, operators: Sequence[str], host: Host) -> Ke
         views = target, source
         kernel = make_map(source.shape, target.strides, [source.strides], Operand(0), host)
     return kernel_step(kernel, views, operators)
+
+
+def _in_words(*views: View) -> tuple[View, ...] | None:
+    """Return views of bytes, of one shape, as words along a dimension that is contiguous in all, or None."""
+    for axis in range(len(views[0].shape)):
+        if all(_lies_in_words(view, axis) for view in views):
+            metas = [words_at(view, axis) for view in views]
+            found = [View(view.storage, meta) for view, meta in zip(views, metas, strict=True) if meta is not None]
+            return tuple(found) if len(found) == len(views) else None
+    return None
+
+
+def _lies_in_words(view: View, axis: int) -> bool:
+    size, stride, word = view.shape[axis], view.strides[axis], FLOAT32.itemsize
+    others = [step for k, step in enumerate(view.strides) if k != axis]
+    return stride == 1 and size % word == 0 and view.offset % word == 0 and all(step % word == 0 for step in others)
+
+
+def words_at(x: View, axis: int) -> Strided | None:
+    """Return the memory of bytes as words along an axis."""
+    axis %= len(x.shape)
+    strides = list(x.meta.strides)
+    strides[axis] = FLOAT32.itemsize
+    shape = list(x.shape)
+    shape[axis] //= FLOAT32.itemsize
+    return x.storage.part(shape, strides, x.offset, FLOAT32) if x.storage.bytes % FLOAT32.itemsize == 0 else None
 
 
 def convert(source: View, target: View, operators: Sequence[str], host: Host, name: str = "") -> KernelStep:

@@ -22,7 +22,7 @@ from engine.compiler.lowering.lowering import Lowering
 from engine.compiler.lowering.rules.elementwise.map import lower_map
 from engine.compiler.lowering.rules.elementwise.typed_maps import lower_typed
 from engine.compiler.lowering.rules.products.attention import lower_chain
-from engine.compiler.lowering.rules.registry import DOUBLES, FALLBACKS, KERNEL_RULES, KernelRule
+from engine.compiler.lowering.rules.registry import DOUBLES, FALLBACKS, KERNEL_RULES, OF_BYTES, KernelRule
 from engine.compiler.lowering.steps import (
     FLOAT64,
     WORDS,
@@ -34,7 +34,7 @@ from engine.compiler.lowering.steps import (
     copy,
     derived,
 )
-from engine.compiler.lowering.terms.term import EXPRESSION_RULES
+from engine.compiler.lowering.terms.term import BYTES, EXPRESSION_RULES
 from engine.compiler.lowering.wavefront import pipeline_layers
 from engine.compiler.storage import FLOAT32, View, row_major
 from engine.defects import report_defect
@@ -239,10 +239,15 @@ def _by_rule(lowering: Lowering, op: RuntimeOperator, bound: BoundLayer) -> Lowe
 
 
 def _typed(context: Context, rule: KernelRule) -> Context:
-    """Return the context in float64 if the result and the rule are, else unchanged."""
+    """Return the context in float64 or bytes if the result and the rule are, else unchanged."""
     spec = context.lowering.spec(context.op.outputs[0]) if context.op.outputs else None
-    is_double = spec is not None and spec.dtype == FLOAT64 and rule in DOUBLES
-    return replace(context, dtype=FLOAT64) if is_double else context
+    if spec is None:
+        return context
+    if spec.dtype in BYTES:
+        is_other = rule in OF_BYTES and not context.lowering.quantises
+    else:
+        is_other = spec.dtype == FLOAT64 and rule in DOUBLES
+    return replace(context, dtype=spec.dtype) if is_other else context
 
 
 def _if_lowered(rule: KernelRule, context: Context) -> Lowered | None:

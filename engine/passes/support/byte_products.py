@@ -60,11 +60,30 @@ def has_kernel(op: RuntimeOperator, weights: Array, facts: Facts) -> bool:
         return False
     if not isinstance(layer, Windowed):
         return True
+    if is_depthwise(weights, layer.group):
+        bias = facts.argument(op, "bias") if input_named(op, "bias") is not None else None
+        is_known = is_single and (bias is None or isinstance(bias, np.ndarray))
+        return is_known and layer.auto_pad in ("NOTSET", "VALID") and is_exact_in_float32(weights, bias)
     is_paired = layer.group == 1 or weights.shape[1] % 2 == 0
     return is_paired and weights.ndim <= 4 and layer.auto_pad in ("NOTSET", "VALID")
 
 
 def has_byte_kernel(conv: Conv, weight: Array) -> bool:
-    """Return whether a kernel of bytes computes a convolution; it multiplies the channels of a group in pairs."""
+    """Return whether a kernel of bytes computes a convolution.
+
+    It multiplies the channels of a group in pairs, or computes each channel by itself.
+    """
+    if is_depthwise(weight, conv.groups):
+        return conv.padding_mode == "zeros" and is_exact_in_float32(weight)
     is_paired = conv.groups == 1 or weight.shape[1] % 2 == 0
     return is_paired and weight.ndim <= 4 and conv.padding_mode == "zeros"
+
+
+def is_depthwise(weight: Array, groups: int) -> bool:
+    """Return whether every channel of an image or a signal is convolved by itself."""
+    return weight.ndim in (3, 4) and weight.shape[1] == 1 and 1 < groups == len(weight)
+
+
+def is_exact_in_float32(weight: Array, bias: Array | None = None) -> bool:
+    """Return whether float32 holds every partial sum of bytes times these weights, also if bytes are not centred."""
+    return 2 * most_of(weight.astype(np.int64), bias) < 2**24

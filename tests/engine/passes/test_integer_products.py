@@ -63,9 +63,9 @@ def test_a_convolution_of_bytes_makes_floats_of_its_sums(shape: Any, weight: Any
     ("shape", "weight", "params"),
     [
         ((1, 2, 3, 4, 5), coded((2, 2, 2, 2, 2)), {"auto_pad": "VALID"}),
-        ((1, 3, 4, 4), coded((3, 1, 2, 2)), {"group": 3}),
+        ((1, 9, 4, 4), coded((3, 3, 2, 2)), {"group": 3}),
     ],
-    ids=["of volumes", "of each channel"],
+    ids=["of volumes", "of groups of three"],
 )
 def test_what_has_no_such_kernel_is_a_convolution_of_floats(shape: Any, weight: Any, params: Any) -> None:
     graph = product("ConvInteger", shape, weight, (ZERO,), **params)

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine import RuntimeGraph, TensorSpec
-from engine.passes.integer_products import integer_products
+from engine import TensorSpec
 from engine.passes.quantised_products import quantised_products
 from tests.engine.graph.build import built, op
 from tests.engine.passes.applying import FOLDED, applied, assert_untouched, types
@@ -31,7 +30,7 @@ def network(type: str, shape: Any, weight: Any, axis: int, *, bias: Any = None, 
         *(op("pnnx.Attribute", name, "", name, data=array) for name, array in constants.items()),
         op("DequantizeLinear", "dx", "x sx zx", "fx"),
         op("DequantizeLinear", "dw", "w sw zw", "fw", axis=axis),
-        op(type, "it", "fx fw" if bias is None else "fx fw b", "y", **params),
+        op(type, "it", "fx fw" if bias is None else "b fx fw" if type == "torch.addmm" else "fx fw b", "y", **params),
         op("pnnx.Output", "out", "y"),
         _x=TensorSpec(shape, U8),
     )
@@ -58,24 +57,23 @@ def test_a_product_is_one_of_bytes(scales: int) -> None:
     assert "MatMulInteger" in types(applied(quantised_products, net, coded(2, 3, 10), close=FOLDED))
 
 
+@pytest.mark.parametrize("type", ["F.linear", "torch.addmm"])
+def test_a_linear_layer_is_one_of_bytes(type: str) -> None:
+    axis = 0 if type == "F.linear" else 1
+    weight = coded(*((7, 10) if axis == 0 else (10, 7)), dtype=I8)
+    net = network(type, (3, 10), weight, axis, bias=RANDOM.random(7, F32), scales=7)
+    made = types(applied(quantised_products, net, coded(3, 10), close=FOLDED))
+    assert "MatMulInteger" in made
+    assert type not in made
+
+
+def test_each_channel_is_one_of_bytes() -> None:
+    net = network("Conv", (1, 3, 5, 6), coded(3, 1, 3, 3, dtype=I8), 0, group=3)
+    assert "ConvInteger" in types(applied(quantised_products, net, coded(1, 3, 5, 6), close=FOLDED))
+
+
 def test_what_has_no_such_kernel_stays_as_it_is() -> None:
-    each_channel = network("Conv", (1, 3, 5, 6), coded(3, 1, 3, 3, dtype=I8), 0, group=3)
+    odd_groups = network("Conv", (1, 9, 5, 6), coded(3, 3, 3, 3, dtype=I8), 0, group=3)
     by_row = network("torch.matmul", (2, 7, 7), coded(7, 7, dtype=I8), 0, scales=7)
-    for graph in (each_channel, by_row):
+    for graph in (odd_groups, by_row):
         assert_untouched(quantised_products, graph)
-
-
-def test_the_largest_of_bytes_is_found_among_floats() -> None:
-    def pooled(dtype: Any) -> RuntimeGraph:
-        return built(
-            op("pnnx.Input", "in0", "", "x"),
-            op("nn.MaxPool2d", "it", "x", "y", kernel_size=(3, 3), stride=(2, 2), padding=(1, 1), dilation=(1, 1),
-               ceil_mode=False, return_indices=False),
-            op("pnnx.Output", "out", "y"),
-            _x=TensorSpec((1, 2, 7, 6), dtype),
-        )  # fmt: skip
-
-    for dtype in (U8, I8):
-        made = types(applied(integer_products, pooled(dtype), coded(1, 2, 7, 6, dtype=dtype)))
-        assert made == ["Tensor.to", "nn.MaxPool2d", "Tensor.to"]
-    assert_untouched(integer_products, pooled(F32))

@@ -21,6 +21,7 @@ from engine.compiler.kernels.channels import cases, vectors_of, width_of
 from engine.compiler.kernels.convolution.depthwise_tile import UNROLLED, DepthwiseTile, is_resident
 from engine.compiler.kernels.grid import Grid
 from engine.compiler.kernels.kernel import Convolution, derived, element_address, start
+from engine.compiler.kernels.numbers import FLOAT, load_numbers, size_of
 from engine.compiler.kernels.target import Target
 from engine.compiler.kernels.windows import clip_parameters, first_plane
 from engine.tensor import Array
@@ -38,6 +39,7 @@ class Depthwise(Convolution):
         kernel, stride, dilation: (height, width).
         tile: register tile; see ``choose_tile``.
         depth: windows along the planes of volumes, as in ``conv``; a tile has one row then.
+        numbers: dtype of the image in memory; see ``numbers``. Sums of bytes are whole numbers, and exact below 2**24.
     """
 
     kind = "depthwise"
@@ -46,6 +48,7 @@ class Depthwise(Convolution):
     stride: tuple[int, int]
     dilation: tuple[int, int]
     tile: DepthwiseTile
+    numbers: str = FLOAT
 
     @cached_property
     def vectors(self) -> list[tuple[int, int]]:
@@ -124,7 +127,7 @@ class Depthwise(Convolution):
             channel = f.mul(each, self.host.lanes)
             plane, clipped = first_plane(f, self.depth, n)
             arguments = [
-                element_address(f, image, self.source, plane, f.mul(h, self.stride[0]), 0, channel),
+                element_address(f, image, self.source, plane, f.mul(h, self.stride[0]), 0, channel, self.numbers),
                 f.at(weights, f.mul(each, self.host.lanes * (1 + self.taps))),
                 *clipped,
                 *target.at(n, h, 0, channel).addresses,
@@ -167,7 +170,7 @@ class _TileRow:
 
     def _emit_tile(self, w: Index) -> None:
         kernel, f = self.kernel, self.f
-        image = f.at(self.image, f.mul(w, kernel.stride[1] * kernel.source.w))
+        image = self._at(self.image, f.mul(w, kernel.stride[1] * kernel.source.w))
         target = self.target.at(w=w)
         if kernel.planes > 1 or self.clipped:
             self._finish_row(0, self._loop_over_planes(image), target)
@@ -191,14 +194,14 @@ class _TileRow:
         skipped, taken = self.clipped or (0, kernel.planes)
         gap = kernel.source.n * (kernel.depth.dilation if kernel.depth else 1)
         with f.loop(0, taken, carry=totals) as plane:
-            at = f.at(image, f.mul(plane.index, gap))
+            at = self._at(image, f.mul(plane.index, gap))
             weights = f.at(self.weights, f.mul(f.add(plane.index, skipped), height * width * self.lanes))
             if self._is_long:
                 plane.carry(self._loop_over_taps(at, weights, plane.carried))
             else:
                 of_row = {0: list(plane.carried)}
                 for ky in range(height):
-                    self._add_line(f.at(at, ky * kernel.dilation[0] * kernel.source.h), [(0, ky)], of_row, weights)
+                    self._add_line(self._at(at, ky * kernel.dilation[0] * kernel.source.h), [(0, ky)], of_row, weights)
                 plane.carry(of_row[0])
         return plane.results
 
@@ -213,7 +216,7 @@ class _TileRow:
             for row, ky in uses:
                 if ky == 0:
                     totals[row] = [self._value(-1)] * tile.columns
-            self._add_line(self.f.at(image, i * kernel.source.h), uses, totals)
+            self._add_line(self._at(image, i * kernel.source.h), uses, totals)
             for row, ky in uses:
                 if ky == kernel.kernel[0] - 1:
                     self._finish_row(row, totals.pop(row), target)
@@ -230,7 +233,7 @@ class _TileRow:
         kw, step, gap = kernel.kernel[1], kernel.stride[1], kernel.dilation[1]
         weights = {row: [self._value(ky * kw + kx, weights_at) for kx in range(kw)] for row, ky in uses}
         for position in sorted({t * step + kx * gap for t in range(kernel.tile.columns) for kx in range(kw)}):
-            value = self._input(f.at(line, position * kernel.source.w))
+            value = self._input(self._at(line, position * kernel.source.w))
             for row, _ in uses:
                 for kx in range(kw):
                     t, rest = divmod(position - kx * gap, step)
@@ -241,13 +244,14 @@ class _TileRow:
         """Emit the sums of one row in two loops over taps: for filters too large to unroll."""
         kernel, f = self.kernel, self.f
         with f.loop(0, kernel.kernel[0], carry=totals) as down:
-            line = f.at(image, f.mul(down.index, kernel.dilation[0] * kernel.source.h))
+            line = self._at(image, f.mul(down.index, kernel.dilation[0] * kernel.source.h))
             weights = f.at(weights_at, f.mul(f.add(f.mul(down.index, kernel.kernel[1]), 1), self.lanes))
             with f.loop(0, kernel.kernel[1], carry=down.carried) as across:
-                first = f.at(line, f.mul(across.index, kernel.dilation[1] * kernel.source.w))
+                first = self._at(line, f.mul(across.index, kernel.dilation[1] * kernel.source.w))
                 weight = f.load(vector(self.lanes), f.at(weights, f.mul(across.index, self.lanes)))
                 values = [
-                    self._input(f.at(first, t * kernel.stride[1] * kernel.source.w)) for t in range(kernel.tile.columns)
+                    self._input(self._at(first, t * kernel.stride[1] * kernel.source.w))
+                    for t in range(kernel.tile.columns)
                 ]
                 across.carry([f.fma(x, weight, total) for x, total in zip(values, across.carried, strict=True)])
             down.carry(across.results)
@@ -259,7 +263,11 @@ class _TileRow:
 
     def _input(self, address: Value) -> Value:
         """Load a vector of input values."""
-        return self.f.load_lanes(vector(self.lanes), address, self.real)
+        return load_numbers(self.f, vector(self.lanes), address, self.real, dtype=self.kernel.numbers)
+
+    def _at(self, base: Value, index: Index) -> Value:
+        """Emit the address of an element of the image."""
+        return self.f.at(base, index, size_of(self.kernel.numbers))
 
     def _value(self, tap: int, weights: Value | None = None) -> Value:
         """Return the weights of a tap, or the bias for -1: from a register if kept there, else loaded."""

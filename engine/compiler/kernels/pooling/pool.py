@@ -16,16 +16,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 from engine.compiler.codegen.ir import Index, Module, Value, as_value, constant, is_dynamic, lanes_of, vector
 from engine.compiler.kernels.channels import Panel, cases, load_panel, starts_of, width_of
 from engine.compiler.kernels.folding import largest, total
 from engine.compiler.kernels.kernel import element_address, start
+from engine.compiler.kernels.numbers import load_numbers, size_of
 from engine.compiler.kernels.pooling.pool_layout import VECTORS, PoolLayout
 from engine.compiler.kernels.target import Target
 
-Load: TypeAlias = Callable[[Value], list[Value]]
+Load: TypeAlias = Callable[[Value, Index], list[Value]]
+"""Loads the vectors of a panel, so many elements after an address."""
+# Least number of a dtype, if it is not -inf.
+LEAST = {"uint8": 0.0, "int8": -128.0}
 
 # Without a line, windows are reduced in parts of this many columns.
 PART = 512
@@ -51,7 +56,7 @@ class PoolRow:
         self.starts = starts_of(panel)
         self.width = width_of(panel)
         self.fold = largest if kernel.mode == "max" else total
-        neutral = -math.inf if kernel.mode == "max" else 0.0
+        neutral = 0.0 if kernel.mode == "average" else LEAST.get(kernel.numbers, -math.inf)
         self.neutral = [constant(neutral, vector(lanes)) for lanes, _ in panel]
 
     def emit(self) -> str:
@@ -83,14 +88,14 @@ class PoolRow:
         kernel, f, axis = self.kernel, self.f, self.kernel.across
         w = self._first_window()
         (plane, planes), (row, rows) = kernel.depth.clip(f, self.plane), kernel.down.clip(f, self.h)
-        top = f.at(f.at(self.image, f.mul(plane, kernel.source.n)), f.mul(row, kernel.source.h))
+        top = self._at(self._at(self.image, f.mul(plane, kernel.source.n)), f.mul(row, kernel.source.h))
         with f.loop(w, f.minimum(f.add(w, kernel.tile), axis.count)) as x:
             column, columns = axis.clip(f, x.index)
-            corner = f.at(top, f.mul(column, kernel.source.w))
+            corner = self._at(top, f.mul(column, kernel.source.w))
             with f.loop(0, planes, carry=self.neutral) as each:
-                window = f.at(corner, f.mul(each.index, kernel.depth.dilation * kernel.source.n))
+                window = self._at(corner, f.mul(each.index, kernel.depth.dilation * kernel.source.n))
                 with f.loop(0, rows, carry=each.carried) as down:
-                    line = f.at(window, f.mul(down.index, kernel.down.dilation * kernel.source.h))
+                    line = self._at(window, f.mul(down.index, kernel.down.dilation * kernel.source.h))
                     down.carry(self._folded(down.carried, self._fold_line(line, columns)))
                 each.carry(down.results)
             self._finish(x.index, each.results)
@@ -99,7 +104,7 @@ class PoolRow:
         """Emit the reduction of a window's taps in one row, part by part."""
         f, gap = self.f, self.kernel.across.dilation * self.kernel.source.w
         with f.loop(0, columns, PART, carry=self.neutral) as part:
-            at, count = f.at(line, f.mul(part.index, gap)), f.minimum(f.sub(columns, part.index), PART)
+            at, count = self._at(line, f.mul(part.index, gap)), f.minimum(f.sub(columns, part.index), PART)
             part.carry(self._folded(part.carried, self._loop(at, gap, count, self._load)))
         return part.results
 
@@ -117,15 +122,13 @@ class PoolRow:
         """Fill the line: for columns ``left`` to ``right``, reduce the rows of the windows."""
         f, axis, source = self.f, self.kernel.down, self.kernel.source
         (plane, planes), (row, count) = self.kernel.depth.clip(f, self.plane), axis.clip(f, self.h)
-        top = f.at(f.at(self.image, f.mul(plane, source.n)), f.mul(row, source.h))
+        top = self._at(self._at(self.image, f.mul(plane, source.n)), f.mul(row, source.h))
         gaps = self.kernel.depth.dilation * source.n, axis.dilation * source.h
 
         def walk(count: Index) -> None:
             with f.loop(left, right) as x:
-                at = f.at(top, f.mul(x.index, source.w))
-                values = self._fold_taps(
-                    at, gaps[0], planes, lambda plane: self._fold_taps(plane, gaps[1], count, self._load)
-                )
+                at = self._at(top, f.mul(x.index, source.w))
+                values = self._fold_taps(at, gaps[0], planes, partial(self._fold_plane, gaps[1], count))
                 self._write_line(f.sub(x.index, first), values)
 
         if axis.is_adaptive or axis.kernel > UNROLLED or axis.is_inside:
@@ -136,6 +139,10 @@ class PoolRow:
                 walk(axis.kernel)
             with f.when(f.binary("xor", is_whole, constant(1, "i1"))):  # keeps the common case inline
                 walk(count)
+
+    def _fold_plane(self, gap: int, count: Index, plane: Value, offset: Index) -> list[Value]:
+        """Emit the reduction of the rows of a window in one plane."""
+        return self._fold_taps(self._at(plane, offset), gap, count, self._load)
 
     def _fold_columns(self, first: Index, w: Index, stop: Index) -> None:
         """Reduce windows of the line to pixels and store them."""
@@ -161,12 +168,12 @@ class PoolRow:
             return self._loop(at, gap, count, load)
         if not count:  # a window of padding alone
             return self.neutral
-        taps = [load(self.f.at(at, k * gap)) for k in range(count)]
+        taps = [load(at, k * gap) for k in range(count)]
         return [self.fold(self.f, each) for each in zip(*taps, strict=True)]
 
     def _loop(self, at: Value, gap: int, count: Index, load: Load) -> list[Value]:
         with self.f.loop(0, count, carry=self.neutral) as tap:
-            values = load(self.f.at(at, self.f.mul(tap.index, gap)))
+            values = load(at, self.f.mul(tap.index, gap))
             tap.carry(self._folded(tap.carried, values))
         return tap.results
 
@@ -182,11 +189,19 @@ class PoolRow:
             return constant(1 / count, "float")
         return f.fdiv(constant(1.0, "float"), f.convert("sitofp", count, "float"))
 
-    def _load(self, address: Value) -> list[Value]:
-        return load_panel(self.f, address, self.panel)
+    def _at(self, base: Value, index: Index) -> Value:
+        """Emit the address of an element of the image."""
+        return self.f.at(base, index, size_of(self.kernel.numbers))
 
-    def _read_line(self, address: Value) -> list[Value]:
-        return load_panel(self.f, address, self.panel, is_padded=True)
+    def _load(self, address: Value, offset: Index) -> list[Value]:
+        f, at, dtype = self.f, self._at(address, offset), self.kernel.numbers
+        return [
+            load_numbers(f, vector(lanes), self._at(at, first), real, dtype=dtype)
+            for first, (lanes, real) in zip(self.starts, self.panel, strict=True)
+        ]
+
+    def _read_line(self, address: Value, offset: Index) -> list[Value]:
+        return load_panel(self.f, self.f.at(address, offset), self.panel, is_padded=True)
 
     def _write_line(self, index: Index, values: list[Value]) -> None:
         address = self.f.at(self.line, self.f.mul(index, self.width))
@@ -209,7 +224,7 @@ class Pool(PoolLayout):
             n, h = f.divmod(row.index, self.down.count)
             channel = f.mul(panel.index, VECTORS * self.host.lanes)
             volume, window = f.divmod(n, self.depth.count)
-            source = element_address(f, image, self.source, f.mul(volume, self.depth.size), 0, 0, channel)
+            source = element_address(f, image, self.source, f.mul(volume, self.depth.size), 0, 0, channel, self.numbers)
             positions = [as_value(each) for each in (window, h)]
             arguments = [source, *positions, tile.index, *target.at(n, h, 0, channel).addresses]
             for each in cases(f, panel.index, self.panels):

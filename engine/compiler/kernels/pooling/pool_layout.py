@@ -10,6 +10,7 @@ from engine.compiler.codegen.ir import Function, Index, Sizes
 from engine.compiler.kernels.channels import Panel, panels_of, width_of
 from engine.compiler.kernels.grid import Grid, Range
 from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, derived
+from engine.compiler.kernels.numbers import FLOAT
 from engine.compiler.kernels.windows import WindowAxis
 from engine.ir.dims import hint, is_symbolic, smallest
 
@@ -30,6 +31,7 @@ class PoolLayout(Kernel):
         counts_padding: whether the divisor of the mean includes the padding.
         divisor: fixed divisor of the mean, or None.
         source, target: strides of the images, 1 along channels.
+        numbers: dtype of the source in memory; see ``numbers``.
     """
 
     mode: Literal["max", "average"]
@@ -42,6 +44,7 @@ class PoolLayout(Kernel):
     divisor: int | None = None
     source: Strides
     target: Strides
+    numbers: str = FLOAT
     epilogue: Epilogue = field(default_factory=Epilogue)
 
     def dynamic(self, sizes: Sizes) -> Self:

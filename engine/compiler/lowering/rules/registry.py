@@ -19,10 +19,12 @@ FALLBACKS: dict[type[Layer], KernelRule] = {}
 """Rules for layers whose own rule refuses an operator."""
 DOUBLES: set[KernelRule] = set()
 """Rules that lower float64 too; all tensors of the operator have the dtype of the result."""
+OF_BYTES: set[KernelRule] = set()
+"""Rules that lower uint8 and int8 too, in the same way."""
 
 
 def kernels_for(
-    *layers: type[Layer], image: bool = False, rows: bool = False, doubles: bool = False
+    *layers: type[Layer], image: bool = False, rows: bool = False, doubles: bool = False, of_bytes: bool = False
 ) -> Callable[[KernelRule], KernelRule]:
     """Register the rule of exactly these classes, not of their subclasses.
 
@@ -30,6 +32,7 @@ def kernels_for(
         image: whether they prefer channels-last operands.
         rows: whether they read their operand row by row, with any distance between rows.
         doubles: whether the rule makes kernels of float64 too.
+        of_bytes: whether it makes kernels of uint8 and int8 too.
     """
 
     def add(rule: KernelRule) -> KernelRule:
@@ -40,6 +43,8 @@ def kernels_for(
             ROW_LAYERS.update(layers)
         if doubles:
             DOUBLES.add(rule)
+        if of_bytes:
+            OF_BYTES.add(rule)
         return rule
 
     return add

@@ -18,8 +18,8 @@ from engine.compiler.lowering.rules.convolution.conv_alternatives import (
 )
 from engine.compiler.lowering.rules.convolution.conv_geometry import (
     ConvParameters,
+    border_for,
     border_of,
-    checked_border,
     depth_of,
     parameters_of,
     plain_conv,
@@ -33,7 +33,6 @@ from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, derived
 from engine.compiler.storage import View
 from engine.graph.operator import RuntimeOperator
-from engine.ir.dims import is_symbolic
 from engine.layers.convolution import conv
 from engine.layers.definition.layer import Layer
 from engine.tensor import Array, TensorSpec
@@ -53,11 +52,7 @@ def _wanted_border(op: RuntimeOperator, x: TensorSpec, y: TensorSpec) -> Border:
     if conv_.padding_mode != "zeros":
         return NO_BORDER
     try:
-        parameters = parameters_of(conv_, kernel, pairs)
-        # With another size, the stride may reach pixels that this size leaves unread.
-        if is_symbolic(x.sizes[2:]) and max(parameters.dilation) == 1:
-            return checked_border(parameters.border, x.sizes[2:])
-        return border_of(*spans_of(parameters, x.sizes[2:], y.sizes[2:]), x.sizes[2:])
+        return border_for(parameters_of(conv_, kernel, pairs), x.sizes[2:], y.sizes[2:])
     except NotLoweredError:
         return NO_BORDER
 

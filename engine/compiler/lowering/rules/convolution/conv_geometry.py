@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from engine.compiler.kernels.numbers import FLOAT
 from engine.compiler.kernels.products.arithmetic import Words
 from engine.compiler.kernels.windows import WindowAxis
 from engine.compiler.lowering.layout import NO_BORDER, Border
@@ -163,6 +164,7 @@ class ConvParameters:
     Args:
         depth: the windows along the planes of a volume; None where every plane is an image by itself.
         words: numbers of the image and the weights, a row of ``ARITHMETIC``.
+        numbers: dtype of the image in memory, if its words are floats; see ``numbers``.
     """
 
     kernel: tuple[int, int]
@@ -172,6 +174,7 @@ class ConvParameters:
     groups: int = 1
     depth: WindowAxis | None = None
     words: Words = "float"
+    numbers: str = FLOAT
 
     @property
     def planes(self) -> int:
@@ -274,6 +277,21 @@ def border_of(rows: Sequence[Span], columns: Sequence[Span], sizes: tuple[int, .
     top, left = (max(span.before for span in each) for each in (rows, columns))
     bottom, right = (max(span.after for span in each) for each in (rows, columns))
     return checked_border((top, left, bottom, right), sizes)
+
+
+def border_for(parameters: ConvParameters, sizes: tuple[int, ...], counts: tuple[int, ...]) -> Border:
+    """Return the zeros that a convolution needs around its image, for neighbours of symbolic sizes too.
+
+    Args:
+        sizes, counts: pixels of the input and of the output.
+
+    Raises:
+        NotLoweredError: they are too many to be laid around it.
+    """
+    # With another size, the stride may reach pixels that this size leaves unread.
+    if is_symbolic(sizes) and max(parameters.dilation) == 1:
+        return checked_border(parameters.border, sizes)
+    return border_of(*spans_of(parameters, sizes, counts), sizes)
 
 
 def checked_border(border: Border, sizes: tuple[int, ...]) -> Border:

@@ -44,7 +44,8 @@ def kernel_of(
     if is_depthwise and parameters.words == "float":
         geometry = parameters.kernel, parameters.stride, parameters.dilation
         tile = choose_depthwise_tile(host, rows if parameters.depth is None else 1, columns, *geometry)
-        return Depthwise(channels=channels, tile=tile, **_geometry(context, result, parameters, source, target))
+        fields_in_common = _geometry(context, result, parameters, source, target)
+        return Depthwise(channels=channels, tile=tile, numbers=parameters.numbers, **fields_in_common)
     size = None
     if parameters.kernel == (1, 1) and parameters.stride == (1, 1):
         size = _flattened((source, target, *epilogue.operands), n, rows, columns, parameters.depth is None)

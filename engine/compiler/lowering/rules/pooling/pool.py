@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 
 from engine.compiler.kernels.expr import Number, Operand, apply
+from engine.compiler.kernels.numbers import FLOAT
 from engine.compiler.kernels.pooling.global_average import Of
 from engine.compiler.kernels.pooling.pool import Pool as PoolKernel
 from engine.compiler.kernels.pooling.pool_indices import PoolIndices
@@ -20,6 +21,7 @@ from engine.compiler.lowering.rules.composition import Composition, as_batch, el
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, dense_strides, derived
 from engine.compiler.lowering.terms.functions import power
+from engine.compiler.lowering.terms.term import BYTES
 from engine.compiler.storage import View, channels_last, constant, row_major
 from engine.ir.strided import Strided
 from engine.layers.operands.precision import INT64
@@ -120,10 +122,12 @@ def _global_indices(context: Context, places: View, sizes: Sequence[int]) -> Ker
 Mode = Literal["max", "average"]
 
 
-@kernels_for(MaxPool, AvgPool, image=True, doubles=True)
+@kernels_for(MaxPool, AvgPool, image=True, doubles=True, of_bytes=True)
 def lower_pool(context: Context) -> Lowered:
     """Lower the largest or the mean element of every window."""
     layer = context.layer(Pool)
+    if context.dtype in BYTES and (not isinstance(layer, MaxPool) or layer.returns != 0):
+        raise NotLoweredError("there is no kernel for its integers")
     if isinstance(layer, MaxPool) and layer.returns != 0:
         return with_places(context, layer.spatial_rank, partial(windows_of, layer), in_whole=layer.counts_in_whole)
     x, out = as_batch(context, layer.spatial_rank)
@@ -214,6 +218,7 @@ def pooled(
         divisor=divisor,
         source=dense_strides(image),
         target=dense_strides(result.image),
+        numbers=image.dtype.name if image.dtype in BYTES else FLOAT,
         host=context.host,
         epilogue=result.epilogue,
     )

@@ -21,18 +21,26 @@ from engine.compiler.kernels.expr import Expr, Operand, apply
 from engine.compiler.kernels.products.arithmetic import ARITHMETIC, Words
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.fusion import as_image
-from engine.compiler.lowering.layout import Border
-from engine.compiler.lowering.rules.convolution.conv_geometry import border_of, parameters_of, spans_of
+from engine.compiler.lowering.layout import BORDER_RULES, NO_BORDER, Border
+from engine.compiler.lowering.rules.convolution.conv_geometry import (
+    ConvParameters,
+    border_for,
+    border_of,
+    parameters_of,
+    spans_of,
+)
 from engine.compiler.lowering.rules.convolution.conv_steps import as_filters, computed
 from engine.compiler.lowering.rules.products.bfloat16 import parts_of
 from engine.compiler.lowering.rules.products.linear import linear_step, rows_as_image
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, derived
+from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, derived, words_at
 from engine.compiler.storage import FLOAT32, View, channels_last, row_major
-from engine.ir.strided import Strided
+from engine.graph.operator import RuntimeOperator
 from engine.layers.onnx.products.conv import ConvInteger, distances, windows_and_pads
 from engine.layers.onnx.products.matmul import MatMulInteger, centred_columns
-from engine.tensor import Array
+from engine.passes.support.byte_products import is_depthwise, is_exact_in_float32
+from engine.passes.support.facts import stored_tensor
+from engine.tensor import Array, TensorSpec
 
 BYTES: Final = (np.dtype(np.uint8), np.dtype(np.int8))
 _OFFSET: Final = 128
@@ -58,7 +66,7 @@ class ByteImage:
     """Conversion of bytes to words.
 
     Args:
-        words: of distances from the zero point (int16), or of bytes shifted so that none is negative (int8).
+        words: of distances from the zero point (int16, float), or of bytes shifted so that none is negative (int8).
 
     Attributes:
         steps: steps that make the words.
@@ -78,19 +86,20 @@ class ByteImage:
     @property
     def is_centred(self) -> bool:
         """Return whether a zero point is 0 in words."""
-        return self.words == "int16" or self.zero.value == -self.moved
+        return self.words != "int8" or self.zero.value == -self.moved
 
     @property
     def moved(self) -> int:
         """Return what is added to bytes so that none is negative."""
-        return _OFFSET if self.x.dtype == BYTES[1] else 0
+        return _OFFSET if self.words == "int8" and self.x.dtype == BYTES[1] else 0
 
     def bordered(self, border: Border) -> View:
         """Return an image (N, C, *S) as words (N, words, *S), with the zero point as border."""
         n, channels, *inner = self.x.shape
         count = -(-channels // self.numbers)
         if self.is_centred or not any(border):
-            as_they_are = None if any(border) else self._as_they_are(1)
+            has_room = all(mine >= wanted for mine, wanted in zip(self.x.border, border, strict=True))
+            as_they_are = self._as_they_are(1) if has_room else None
             if as_they_are is not None:
                 return as_they_are
             words = channels_last((n, count, *inner), border)
@@ -207,16 +216,6 @@ def _number(value: int | View, operands: list[View]) -> Expr | float:
     return Operand(len(operands) - 1)
 
 
-def words_at(x: View, axis: int) -> Strided | None:
-    """Return the memory of bytes as words along an axis."""
-    axis %= len(x.shape)
-    strides = list(x.meta.strides)
-    strides[axis] = FLOAT32.itemsize
-    shape = list(x.shape)
-    shape[axis] //= FLOAT32.itemsize
-    return x.storage.part(shape, strides, x.offset, FLOAT32) if x.storage.bytes % FLOAT32.itemsize == 0 else None
-
-
 _SIGNED: Final = np.iinfo(np.int8)
 
 
@@ -228,6 +227,8 @@ def lower_conv_integer(context: Context) -> Lowered:
         raise NotLoweredError("there is no kernel for its integers, or its padding depends on sizes")
     weight = distances(_stored(context, 1), _zero(context), "w_zero_point", 0)
     layer, pads = windows_and_pads(node, weight.ndim - 2)
+    if is_depthwise(weight, node.group):
+        return _lower_depthwise(context, x, weight, parameters_of(layer, weight.shape[2:], tuple(pads)))
     if weight.ndim > 4 or (node.group > 1 and weight.shape[1] % 2):
         raise NotLoweredError("there is no kernel for its integers")
     parameters, sizes = parameters_of(layer, weight.shape[2:], tuple(pads)), context.result_spec.sizes[2:]
@@ -244,6 +245,45 @@ def lower_conv_integer(context: Context) -> Lowered:
     parameters, filters = replace(parameters, words=image.words), (as_filters(weight), bias)
     seen_image = derived(words, as_image(words.meta))
     return result.lowered(*image.steps, *computed(context, seen_image, result, parameters, parts, filters))
+
+
+def _lower_depthwise(context: Context, x: View, weight: Array, parameters: ConvParameters) -> Lowered:
+    """Lower a depthwise convolution: bytes are loaded as floats, whose sums are whole numbers and exact."""
+    zero, bias = Zero.of(context, 2, x).value, _bias(context, len(weight))
+    if not isinstance(zero, int) or isinstance(bias, View) or not is_exact_in_float32(weight, bias):
+        raise NotLoweredError("there is no kernel for its integers")
+    rows, columns = spans_of(parameters, x.shape[2:], context.result_spec.sizes[2:])
+    border = border_of(rows, columns, x.shape[2:])
+    if zero and any(border):
+        image = ByteImage(context, x, Zero(zero), "float")
+        seen, steps, zero = image.bordered(border), image.steps, 0
+    else:
+        seen, copies = context.image(x, border)
+        steps = [*copies]
+        parameters = replace(parameters, numbers=x.dtype.name)
+    shift = (0 if bias is None else bias.reshape(-1)) - zero * weight.reshape(len(weight), -1).sum(1)
+    filters = as_filters(weight).astype(np.float32), shift.astype(np.float32)
+    result, parts = context.fuse(as_image, is_image=True), [*product(rows, columns)]
+    seen = derived(seen, as_image(seen.meta))
+    return result.lowered(*steps, *computed(context, seen, result, parameters, parts, filters))
+
+
+def _wanted_border(op: RuntimeOperator, x: TensorSpec, y: TensorSpec) -> Border:
+    """Return the border that a convolution needs around bytes whose zero point is 0."""
+    node, weight = op.definition, op.inputs[1].spec if len(op.inputs) > 1 else None
+    zero = stored_tensor(op.inputs[2]) if len(op.inputs) > 2 else None
+    if not isinstance(node, ConvInteger) or weight is None or zero is None or zero.any() or x.dtype != BYTES[0]:
+        return NO_BORDER
+    if node.auto_pad not in ("NOTSET", "VALID") or not x.rank == y.rank == weight.rank or weight.rank not in (3, 4):
+        return NO_BORDER
+    layer, pads = windows_and_pads(node, weight.rank - 2)
+    try:
+        return border_for(parameters_of(layer, weight.sizes[2:], tuple(pads)), x.sizes[2:], y.sizes[2:])
+    except NotLoweredError:
+        return NO_BORDER
+
+
+BORDER_RULES[ConvInteger] = _wanted_border
 
 
 @kernels_for(MatMulInteger)

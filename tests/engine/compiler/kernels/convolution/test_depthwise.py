@@ -108,3 +108,33 @@ def test_the_epilogue_sees_the_element_it_belongs_to(level: str, channels: int) 
 @pytest.mark.parametrize("shape", [(1, 56, 56, 144), (1, 7, 7, 960), (4, 7, 7, 320)])
 def test_work_falls_into_chunks_that_together_do_all_of_it(shape: tuple[int, int, int, int]) -> None:
     check(LEVELS[-1], shape, (3, 3))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+@pytest.mark.parametrize(("channels", "kernel"), [(1, (3, 3)), (19, (3, 3)), (35, (5, 2)), (16, (31, 31))])
+def test_sums_of_bytes_are_exact(level: str, dtype: str, channels: int, kernel: tuple[int, int]) -> None:
+    random, host, (rows, columns) = np.random.default_rng(8), describe(level), (3, 5)
+    image = random.integers(0, 256, (2, rows + kernel[0] - 1, columns + kernel[1] - 1, channels))
+    image = image.astype(np.uint8).view(dtype)
+    weight = random.integers(-30, 30, (channels, 1, *kernel)).astype(np.float32)
+    bias = random.integers(-999, 999, channels).astype(np.float32)
+    code = Depthwise(
+        batch=2,
+        rows=rows,
+        columns=columns,
+        channels=channels,
+        kernel=kernel,
+        stride=(1, 1),
+        dilation=(1, 1),
+        source=dense(*image.shape[1:]),
+        target=dense(rows, columns, channels),
+        tile=choose_tile(host, rows, columns, kernel, (1, 1), (1, 1)),
+        numbers=dtype,
+        host=host,
+        epilogue=Epilogue(apply("limit", Operand(0), 0.0, 255.0), (), ("uint8",)),
+    )
+    result = guarded_array(np.zeros((2, rows, columns, channels), np.uint8), dtype="uint8")
+    run(code, level, [guarded_array(image, dtype=dtype), guarded_array(code.pack(weight, bias)), result])
+    wanted = convolved(image.astype(np.float64), weight, bias, (1, 1), (1, 1), channels)
+    np.testing.assert_array_equal(result, np.clip(wanted, 0, 255))

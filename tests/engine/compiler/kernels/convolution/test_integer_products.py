@@ -12,9 +12,10 @@ from engine.compiler.codegen.ir import Module
 from engine.compiler.codegen.object_code import assemble
 from engine.compiler.kernels.convolution.conv import Conv
 from engine.compiler.kernels.convolution.tiles import choose_tile
-from engine.compiler.kernels.expr import Operand, apply
+from engine.compiler.kernels.expr import Number, Operand, apply
 from engine.compiler.kernels.kernel import Epilogue, Strides
 from engine.compiler.kernels.products.arithmetic import ARITHMETIC, Words
+from engine.compiler.kernels.quantising import quantised
 from tests.engine.compiler.kernels.convolution.summed import convolved
 from tests.engine.compiler.kernels.guarded import guarded_array
 from tests.engine.compiler.kernels.running import LEVELS, dense, run
@@ -108,3 +109,23 @@ def test_sums_of_bytes_are_exact(host: Host, size: tuple[int, int], channels: tu
     run(code, host.name, [*map(guarded_array, given[:2]), result, guarded_array(given[2])])
     sums = convolved(image, weight.transpose(0, 3, 1, 2), shift, (1, 2), (1, 1), groups)
     np.testing.assert_array_equal(result, sums.astype(np.float32) * np.float32(0.5))
+
+
+@pytest.mark.parametrize("host", HOSTS, ids=NAMES)
+@pytest.mark.parametrize(("size", "channels"), [((1, 1), (2, 1)), ((5, 7), (6, 20)), ((3, 9), (8, 37))])
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+def test_bytes_are_stored_and_added(host: Host, size: tuple[int, int], channels: tuple[int, int], dtype: str) -> None:
+    random, code = np.random.default_rng(9), kernel(host, size, channels, 1, "int16", has_shift=False)
+    low, high = (0.0, 255.0) if dtype == "uint8" else (-128.0, 127.0)
+    total = apply("add", apply("mul", apply("whole_sum", Operand(0)), 1 / 64), apply("mul", Operand(1), 0.5))
+    tree = quantised(total, Number(0.75), Number(3.0), low, high)
+    code = replace(code, epilogue=Epilogue(tree, (dense(*size, channels[1]),), (dtype, "int8")))
+    image = random.integers(-255, 256, (2, size[0] + 1, 2 * size[1] + 1, channels[0])).astype(np.int16)
+    weight = random.integers(-9, 9, (channels[1], 2, 3, channels[0])).astype(np.int16)
+    other = random.integers(-128, 128, (2, *size, channels[1])).astype(np.int8)
+    result = guarded_array(np.zeros(other.shape, dtype), dtype=dtype)
+    packed = guarded_array(code.pack(weight.transpose(0, 3, 1, 2), None))
+    run(code, host.name, [guarded_array(image.view(np.float32)), packed, result, guarded_array(other, dtype="int8")])
+    sums = convolved(image, weight.transpose(0, 3, 1, 2), np.zeros(1), (1, 2), (1, 1), 1)
+    exact = (sums / 64 + other * 0.5).astype(np.float32) / np.float32(0.75)
+    np.testing.assert_array_equal(result, np.clip(np.rint(exact) + 3, low, high))

@@ -59,14 +59,26 @@ def check(level: str, layer: Any, image: Array, **options: Any) -> None:
         host=describe(level),
         **options,
     )
-    result = guarded_array(np.full(wanted.shape, 7, np.float32))
-    run(kernel, level, [guarded_array(image), result])
+    dtype = image.dtype.name
+    result = guarded_array(np.full(wanted.shape, 7, dtype), dtype=dtype)
+    run(kernel, level, [guarded_array(image, dtype=dtype), result])
     np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-6)
 
 
 def image(*shape: int) -> Array:
     """Return random pixels, (n, h, w, c)."""
     return np.random.default_rng(3).standard_normal(shape, np.float32)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+@pytest.mark.parametrize("channels", [1, 3, 20, 85])
+def test_maxima_of_bytes(level: str, dtype: str, channels: int) -> None:
+    numbers = np.random.default_rng(4).integers(0, 256, (2, 9, 7, channels)).astype(np.uint8).view(dtype)
+    for size in ((3, 3), (9, 2), (5, 17)):
+        padding = tuple(each // 2 for each in size)
+        layer = MaxPool(kernel_size=size, stride=(2, 2), padding=padding, dilation=(1, 1), spatial_rank=2)
+        check(level, layer, numbers, numbers=dtype, epilogue=Epilogue(dtypes=(dtype,)))
 
 
 @pytest.mark.parametrize("level", LEVELS)

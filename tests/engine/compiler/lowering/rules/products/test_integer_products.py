@@ -37,14 +37,14 @@ def net(type: str, x: Any, names: str, constants: dict[str, Any], inputs: dict[s
     )
 
 
-def check(graph: Any, given: list[Any]) -> None:
+def check(graph: Any, given: list[Any], kind: str = "conv") -> None:
     wanted = Session(graph, backend="reference").run(given)
     for host in (*map(describe, LEVELS), detect()):
         compiled = CompiledGraph(graph, Options(threads=2), host)
         for found, each in zip(compiled.run(given), wanted, strict=True):
             np.testing.assert_array_equal(found, each)
         executable = compiled.builder.program([port.spec for port in graph.inputs]).executable
-        assert "it" in {name for step in executable.steps if step.kind == "conv" for name in step.operators}
+        assert "it" in {name for step in executable.steps if step.kind == kind for name in step.operators}
 
 
 @pytest.mark.parametrize("dtype", [U8, I8])
@@ -84,6 +84,26 @@ def test_weights_that_are_bytes(shape: Any, filters: Any, params: Any, dtype: An
     constants = {"w": coded(filters, I8), "zw": np.zeros(filters[0], I8), "b": bias, **(given if is_stored else {})}
     inputs = {} if is_stored else given
     check(net("ConvInteger", x, "x w zx zw b", constants, inputs, as_float=True, **params), [x, *inputs.values()])
+
+
+@together(
+    ("dtype", [U8, I8]),
+    ("zero", [0, 77]),
+    (
+        "shape,kernel,params",
+        [
+            ((1, 8, 5, 6), (3, 3), {"pads": (1, 1, 1, 1)}),
+            ((2, 5, 5, 4), (1, 2), {}),
+            ((1, 21, 9), (3,), {"pads": (1, 2), "strides": (2,)}),
+        ],
+    ),
+)
+def test_each_channel_by_itself(shape: Any, kernel: Any, params: Any, dtype: Any, zero: int) -> None:
+    x, channels = coded(shape, dtype), shape[1]
+    constants = {"w": coded((channels, 1, *kernel), I8), "zx": np.array(zero, dtype), "zw": np.zeros(channels, I8),
+                 "b": RANDOM.integers(-9999, 9999, channels).astype(I32)}  # fmt: skip
+    graph = net("ConvInteger", x, "x w zx zw b", constants, {}, as_float=True, group=channels, **params)
+    check(graph, [x], kind="depthwise")
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (3, 40), (2, 3, 7), (1, 2, 5, 16)])
