@@ -33,16 +33,17 @@ Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 _V2: Final = "/v2/"
 _READING: Final = frozenset(("GET", "HEAD", "OPTIONS"))
 # Open to all: the health, and the console, which asks for a key before it shows data.
-_OPEN: Final = frozenset(("/", "/health/live", "/health/ready", "/v2/health/live", "/v2/health/ready"))
+_OPEN: Final = frozenset(("/", "/ping", "/health/live", "/health/ready", "/v2/health/live", "/v2/health/ready"))
 _CONSOLE: Final = "/console/"
-_HEALTH: Final = ("/health/", "/v2/health/")
+_HEALTH: Final = ("/health/", "/v2/health/", "/ping")
 _INFERENCE: Final = "/infer"
 # Limit of query fields; no route has more than a task has parameters.
 _MOST_FIELDS: Final = 32
 # Fields that may be repeated: the shapes of a report's inputs.
 _LISTS: Final = frozenset({"shape"})
 # Ends of the paths that run a model.
-_RUNNING: Final = ("/infer", "/graph/operand", "/compare")
+_RUNNING: Final = ("/infer", ":predict", "/graph/operand", "/compare")
+_PREDICTIONS: Final = "/predictions/"
 # Paths that run a model on texts.
 _TEXT: Final = frozenset(("/v1/embeddings", "/v1/rerank", "/embed", "/rerank", "/predict", "/tokenize"))
 # Measures a model for minutes, beside its requests.
@@ -104,7 +105,7 @@ class Access:
 def group_of(method: str, path: str) -> Group | None:
     """Return the group of a request, None if it is open to all. Unknown paths belong to metadata."""
     if method not in _READING:
-        if path.endswith(_RUNNING) or path in _TEXT:
+        if path.endswith(_RUNNING) or path.startswith(_PREDICTIONS) or path in _TEXT:
             return Group.INFER
         if path.endswith(_TUNING) or (path.startswith(_V2) and path.endswith(_ADMIN)):
             return Group.ADMIN

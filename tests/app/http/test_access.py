@@ -47,7 +47,7 @@ REQUESTS = [
     (Group.METADATA, "GET", "/models/one/tune", None),
     (Group.ADMIN, "POST", "/models/one/tune", {"backend": ["reference"], "seconds": 0.01}),
 ]
-HEALTH = ["/health/live", "/health/ready", "/v2/health/live", "/v2/health/ready"]
+HEALTH = ["/ping", "/health/live", "/health/ready", "/v2/health/live", "/v2/health/ready"]
 
 
 @pytest.fixture(scope="module")
@@ -275,6 +275,10 @@ def test_every_route_that_takes_something_is_known_by_what_it_is_for(unlocked: C
                 "/rerank",
                 "/predict",
                 "/tokenize",
+                "/predictions/{name}",
+                "/predictions/{name}/{version}",
+                "/v1/models/{name}:predict",
+                "/v1/models/{name}/versions/{version}:predict",
                 "/models/{name}/infer",
                 "/models/{name}/graph/operand",
                 "/compare",
