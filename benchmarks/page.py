@@ -48,6 +48,11 @@ SECTIONS: Final[dict[str, tuple[str, str]]] = {
         "Classical models",
         "Pipelines of scikit-learn, LightGBM and XGBoost; a ratio is onnxruntime's time divided by ours, fastest runs.",
     ),
+    "quantised": (
+        "Quantised ONNX files",
+        "Files of onnxruntime's quantiser: static (QDQ form) and dynamic. A ratio is the faster rival's time divided "
+        "by ours, fastest runs.",
+    ),
     "servers": (
         "Serving: against other servers",
         "Each server on one core with one thread for the model, clients on other cores.",
@@ -97,6 +102,7 @@ COMMANDS: Final[dict[str, tuple[str, ...]]] = {
     "random_pictures": ("random_shapes --pictures mobilenet_v3_small --save random_pictures",),
     "formats": ("formats --save formats",),
     "classical": ("classical_models --save classical",),
+    "quantised": ("quantised_models --save quantised",),
     "servers": ("servers --folder {raw}/servers --save servers",),
     "serving": ("serving --save serving",),
     "engine_alone": ("servers.engine_alone --folder {raw}/servers --save engine_alone",),

@@ -251,10 +251,9 @@ def channels_last(
     n, channels, *sizes = shape
     *planes, height, width = sizes if len(sizes) > 1 else (1, *sizes)
     top, left, bottom, right = border
-    pitch, images, per_word = _pitch(channels, dtype.itemsize), n * math.prod(planes), 1
-    if dtype.itemsize == 1 and any(border):
-        per_word = 4
-        pitch = -(-pitch // per_word) * per_word
+    # Pixels of bytes are whole words.
+    per_word, images = (4, n * math.prod(planes)) if dtype.itemsize == 1 else (1, n * math.prod(planes))
+    pitch = -(-_pitch(channels, dtype.itemsize) // per_word) * per_word
     rows, columns = height + top + bottom, width + left + right
     meta = _meta_vector(images * rows * columns * pitch, dtype)
     whole = meta.reshape(n, *planes, rows, columns, pitch)

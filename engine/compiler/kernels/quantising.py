@@ -33,19 +33,28 @@ def quantised(x: Expr, scale: Expr, zero: Expr, low: float, high: float) -> Expr
     return apply("code", apply("quotient", x, scale, 1 / scale.value), zero)
 
 
-def merge_limits(tree: Expr) -> Expr:
-    """Return an expression in which a ReLU or a clip within narrower limits is part of these."""
+def simplified(tree: Expr) -> Expr:
+    """Return an expression of codes in fewer functions, with the same value.
+
+    A ReLU or a clip within narrower limits is part of these. Codes that are dequantised at once are rounded only.
+    """
     if not isinstance(tree, Apply):
         return tree
-    arguments = tuple(map(merge_limits, tree.arguments))
-    inner, *ends = arguments
+    arguments = tuple(map(simplified, tree.arguments))
+    inner = arguments[0]
     if tree.name == "limit" and isinstance(inner, Apply) and inner.name in ("relu", "clip"):
-        x, *(own) = inner.arguments
-        limits = [end.value for end in (*ends, *own) if isinstance(end, Number)]
+        x, *own = inner.arguments
+        limits = [end.value for end in (*arguments[1:], *own) if isinstance(end, Number)]
         least, most, low, high = limits if len(limits) == 4 else (*limits[:2], 0.0, math.inf)
         # NaN becomes the lower limit, which must stay.
         if len(limits) == 2 + len(own) and low <= least <= high:
             return apply("limit", x, least, min(most, high))
+    if tree.name in ("sub", "mul") and isinstance(inner, Apply) and inner.name == "code":
+        nearest, zero = inner.arguments
+        if tree.name == "sub" and arguments[1] == zero:
+            return apply("round", nearest)
+        if tree.name == "mul" and zero == Number(0.0):
+            return apply("mul", apply("round", nearest), arguments[1])
     return Apply(tree.name, arguments)
 
 

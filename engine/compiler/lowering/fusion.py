@@ -14,7 +14,7 @@ import numpy as np
 from engine.compiler.kernels.expr import RESULT, Apply, Expr, Number, Operand, apply, is_moderate, substitute
 from engine.compiler.kernels.kernel import Epilogue, Kernel
 from engine.compiler.kernels.numbers import FLOAT
-from engine.compiler.kernels.quantising import merge_limits
+from engine.compiler.kernels.quantising import simplified
 from engine.compiler.lowering.lowering import Lowering
 from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, Pointer, image_strides, pointer
 from engine.compiler.lowering.terms.term import BYTES, CONVERTING
@@ -61,8 +61,19 @@ def fuse_following(lowering: Lowering, fused: Fused, as_image: ImageOf) -> Fused
         fused = replace(fused, tree=_rounded(lowering, fused.operand, fused.tree))
     following = None if fused.operators[0] in lowering.unfused else _with_next(lowering, fused, as_image)
     while following is not None:
-        fused, following = following, _with_next(lowering, following, as_image)
+        before, fused = fused, following
+        following = _with_next(lowering, fused, as_image)
+        if following is None and _reads_bytes(lowering, before, fused):
+            return before
     return fused
+
+
+def _reads_bytes(lowering: Lowering, before: Fused, fused: Fused) -> bool:
+    """Return whether bytes were dequantised last, and all that use the floats can read the bytes instead."""
+    spec, users = lowering.spec(before.operand), fused.operand.consumers
+    if spec is None or spec.dtype not in BYTES or fused.operand.name in lowering.outputs:
+        return False
+    return bool(users) and all(lowering.term(op) is not None for op in users)
 
 
 def _with_next(lowering: Lowering, fused: Fused, as_image: ImageOf) -> Fused | None:
@@ -111,7 +122,7 @@ def add_operator(lowering: Lowering, op: RuntimeOperator, known: dict[str, Expr]
             return False
         arguments.append(argument)
     tree = substitute(_rounded_within(lowering, op, term.tree), arguments)
-    tree = merge_limits(tree) if type(op.definition) in CONVERTING else tree
+    tree = simplified(tree) if type(op.definition) in CONVERTING else tree
     if not is_moderate(tree):
         return False
     known[op.outputs[0].name] = _rounded(lowering, op.outputs[0], tree)

@@ -163,12 +163,12 @@ def _lies_in_words(view: View, axis: int) -> bool:
 
 
 def words_at(x: View, axis: int) -> Strided | None:
-    """Return the memory of bytes as words along an axis."""
+    """Return the memory of bytes as words along an axis, the last of which may have further bytes."""
     axis %= len(x.shape)
     strides = list(x.meta.strides)
     strides[axis] = FLOAT32.itemsize
     shape = list(x.shape)
-    shape[axis] //= FLOAT32.itemsize
+    shape[axis] = -(-shape[axis] // FLOAT32.itemsize)
     return x.storage.part(shape, strides, x.offset, FLOAT32) if x.storage.bytes % FLOAT32.itemsize == 0 else None
 
 

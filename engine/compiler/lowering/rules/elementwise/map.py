@@ -35,8 +35,11 @@ def finished(context: Context, fused: Fused) -> Lowered:
     operands = tuple(view for each in fused.views if (view := image_of(each, sizes, _as_it_is)) is not None)
     first = max(operands, key=lambda view: len({*view.strides} - {0}), default=None)
     is_image = first is not None and first.is_image
-    is_made_up = first is None and lowering.is_image(fused.operand)
-    target = lowering.allocate(fused.operand, is_image or is_made_up, None if is_image else _own_order(operands))
+    # Bytes that convolutions read are moved once, here.
+    result_spec = lowering.spec(fused.operand)
+    is_coded = result_spec is not None and result_spec.dtype in BYTES and fused.operand.name not in lowering.outputs
+    is_image = is_image or ((first is None or is_coded) and lowering.is_image(fused.operand))
+    target = lowering.allocate(fused.operand, is_image, None if is_image else _own_order(operands))
     result = Result(fused, target, target, operands, lowering.fault_flag)
     strides = [view.strides for view in operands]
     tree, dtypes = _shifted(fused.tree), result.dtypes

@@ -159,9 +159,12 @@ class ByteImage:
         return None, [target]
 
     def _as_they_are(self, axis: int) -> View | None:
-        """Return the bytes as words without a copy, if their memory allows it."""
+        """Return the bytes as words without a copy, if their memory allows it.
+
+        Weights are 0 for what lies in the last word behind the bytes.
+        """
         x = self.x
-        if self.words != "int8" or self.moved or x.shape[axis] % 4 or x.offset % 4:
+        if self.words != "int8" or self.moved or x.offset % 4:
             return None
         others = [*zip(x.shape, x.meta.strides, strict=True)]
         _, stride = others.pop(axis)
