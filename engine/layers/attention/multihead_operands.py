@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine.errors import ShapeError
+from engine.ir.dims import is_same
 from engine.layers.operands.axes import may_equal, may_match
 from engine.promotion import Category, dtype_category
 from engine.tensor import Dim, Shape, TensorSpec, format_shape
@@ -87,8 +88,12 @@ def find_masks(
     query, key = specs[sequences[0]].shape, specs[sequences[1]].shape
     batch, queries, keys = arrangement.batch(query), arrangement.length(query), arrangement.length(key)
     stacked = None if batch is None else batch * arrangement.heads
-    attention = [index for index in rest if specs[index].shape in ((queries, keys), (stacked, queries, keys))]
-    padding = [index for index in rest if specs[index].shape == ((keys,) if arrangement.rank == 2 else (batch, keys))]
+    matrices = ((queries, keys), (stacked, queries, keys))
+    rows = (keys,) if arrangement.rank == 2 else (batch, keys)
+    # A single mask without a label is refused in a run if it has either shape: symbolic sizes need no guard.
+    equal = is_same if len(rest) == 1 and labelled not in rest else _is_equal
+    attention = [index for index in rest if any(equal(specs[index].shape, each) for each in matrices)]
+    padding = [index for index in rest if _is_equal(specs[index].shape, rows)]
     if len(rest) == 2:
         orders = (rest[::-1], rest) if specs[rest[0]].dtype == np.bool_ else (rest, rest[::-1])
         fitting = [Masks(attention=a, padding=p) for a, p in orders if a in attention and p in padding]
@@ -100,6 +105,10 @@ def find_masks(
     if attention == rest and (labelled in rest or not padding):
         return Masks(attention=rest[0])
     return Masks(padding=rest[0]) if padding == rest and not attention else None
+
+
+def _is_equal(a: Shape, b: Shape) -> bool:
+    return len(a) == len(b) and a == b
 
 
 def check_masks(masks: Masks, specs: Sequence[TensorSpec], sequences: Sequences, arrangement: Arrangement) -> None:

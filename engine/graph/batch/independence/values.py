@@ -1,8 +1,11 @@
 """Abstract values of operands while the batch is followed through a graph.
 
-``Shared``: independent of the batch and its length: weights, constants.
-``Items``: a tensor whose slices along one axis belong to one item each.
-``Sizes``: numbers that depend on the number of items alone, and linearly: ``n``, ``[n, 3, 8]``, ``64 * n + 1``.
+Sizes are symbolic: the number of items is a size like any other, and the shape of a tensor tells along which axis it
+holds the items. A value that is known before a run is what its description says it is: independent of the batch, or
+computed from the number of items alone. Of every other tensor one of these is known:
+
+``Shared``: the same for every batch: weights, constants.
+``Items``: slices along one axis belong to one item each.
 ``Mixed``: not proved to be any of these; it names the responsible operator.
 
 An item may have several slices along an axis of length ``outer * n * inner``: element ``(o * n + i) * inner + j``
@@ -13,18 +16,13 @@ belongs to item ``i``. Windows of an image that are folded into the batch have a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 
 @dataclass(frozen=True, slots=True)
 class Shared:
     """The same for every batch."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """Numbers computed from the number of items alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,24 +63,19 @@ class Items:
         """Return whether an element depends on the place of its item in the batch."""
         return self.is_number or bool(self.numbers)
 
-    def at(self, axis: int) -> Items:
-        """Return the same along another axis."""
-        return replace(self, axis=axis)
-
 
 Value: TypeAlias = Any
 """One of these classes, or a tuple, list or dict of them, nested like the operand's value."""
 
 SHARED: Final = Shared()
-SIZES: Final = Sizes()
 
 
 class MixesError(Exception):
     """Raised by a rule: why an operator does not keep the items apart; completes "<operator> ..."."""
 
 
-def leaves(value: Value) -> list[Any]:
-    """Return the abstract values in a nested one."""
+def leaves(value: Any) -> list[Any]:
+    """Return the leaves of a nested value."""
     if isinstance(value, Mapping):
         value = tuple(value.values())
     if isinstance(value, (tuple, list)):

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
+from engine.ir.dims import is_symbolic
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.operands.axes import may_match
 from engine.promotion import cast
@@ -105,7 +106,9 @@ def _fitting(candidates: Sequence[TensorSpec], annotations: Annotations) -> list
 
 
 def _has_shape(spec: TensorSpec, note: TensorSpec) -> bool:
-    return spec.dtype == note.dtype and may_match(spec.shape, note.shape)
+    # The file has one value of a symbolic size.
+    shape = tuple(None if is_symbolic(size) else size for size in spec.shape)
+    return spec.dtype == note.dtype and may_match(shape, note.shape)
 
 
 def _has_rank(spec: TensorSpec, note: TensorSpec) -> bool:

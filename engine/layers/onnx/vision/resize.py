@@ -323,6 +323,8 @@ def _scaled(size: Dim, scale: float) -> Dim:
     Raises:
         ShapeError: the size is too large.
     """
+    if scale == 1:
+        return size
     if size is not None and is_symbolic(size) and math.isfinite(scale):
         factor = Fraction(float(np.float32(scale)))
         if factor.denominator <= _MOST_DENOMINATOR and size * factor.numerator <= _EXACT:

@@ -423,6 +423,23 @@ def test_sizes_are_those_that_are_asked_for() -> None:
     assert "mix (Tensor.reshape)" in str(proof_of(graph, 16).reason)
 
 
+@pytest.mark.parametrize("label", [None, "attn_mask"])
+def test_a_mask_that_is_of_steps_at_one_number_of_items_is_not_one_for_each_item(label: str | None) -> None:
+    """A mask (n, S) with a label is the attention mask (L, S) if there are L items."""
+    weights = {
+        "in_proj_weight": np.ones((24, 8), F32),
+        "in_proj_bias": np.ones(24, F32),
+        "out_proj_weight": np.ones((8, 8), F32),
+        "out_proj_bias": np.ones(8, F32),
+    }
+    attention = op("nn.MultiheadAttention", "mix", "0 m", "1", embed_dim=8, num_heads=2, batch_first=True,
+                   labels=(None, label), **weights)  # fmt: skip
+    graph = built(INPUT, op("pnnx.Input", "in_1", "", "m"), attention, op("pnnx.Output", "out", "1"),
+                  _0=(None, None, 8), _m=(None, None))  # fmt: skip
+    proof = prove(graph, [TensorSpec((1, 5, 8), F32), TensorSpec((1, 5), F32)], (0, 0))
+    assert (proof.reason is None) == (label is None)
+
+
 def test_outputs_that_are_the_same_for_every_batch_have_no_axis() -> None:
     table = op("pnnx.Attribute", "table", "", "t", data=np.ones((3, 2), F32))
     graph = built(

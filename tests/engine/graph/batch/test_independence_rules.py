@@ -12,21 +12,24 @@ import pytest
 
 from engine import TensorSpec
 from engine.graph.batch.independence import prove
+from engine.graph.batch.independence.operator import ABSENT, Operand, Use, operand_names
 from engine.graph.batch.independence.rules import table
 from engine.graph.batch.independence.rules.table import Rule
-from engine.graph.batch.independence.use import ABSENT, Operand, Use, operand_names
-from engine.graph.batch.independence.values import SHARED, SIZES, Items, MixesError
+from engine.graph.batch.independence.values import SHARED, Items, MixesError
+from engine.ir.dims import ShapeEnv
 from engine.layers.definition.layer import Layer
 from engine.layers.linear.linear import Linear
 from tests.engine.graph.build import F32
 
 assert prove  # importing it registers the rules
-CALLS = ("use.batch", "use.only", "use.find", "first_axis")
+CALLS = ("use.given", "use.items")
 RULES = sorted(set(table._RULES.values()), key=lambda rule: rule.__qualname__)
 
 
 def names_in(rule: Rule) -> Iterator[str]:
-    """Operand names that the source of a rule has."""
+    """Operand names that the source of a rule has, or that it was made with."""
+    made_with = inspect.getclosurevars(rule).nonlocals
+    yield from (*made_with.get("names", ()), *made_with.get("ranks", ()))
     for part in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(rule)))):
         if (
             isinstance(part, ast.Subscript)
@@ -53,20 +56,21 @@ def test_a_rule_names_operands_that_a_layer_of_it_has(rule: Rule) -> None:
 
 
 def operand(value: object, *shape: int) -> Operand:
-    return Operand(value, (TensorSpec(shape, F32),) * 3)
+    return Operand(value, TensorSpec(shape, F32))
 
 
 def test_an_operand_that_a_layer_does_not_have_cannot_be_asked_for() -> None:
-    use = Use(Linear(), {"input": operand(Items(0), 7, 4)}, (), ())
-    assert use["bias"] == use.find("slope", "bias") == ABSENT
+    use = Use(layer=Linear(), named={"input": operand(Items(0), 7, 4)}, results=())
+    assert use["bias"] == ABSENT
     with pytest.raises(KeyError, match="Linear has no operand 'wieght'"):
         use["wieght"]
 
 
 def test_numbers_that_depend_on_how_many_items_there_are_need_a_rule_for_them() -> None:
-    steps = Operand(SIZES, tuple(TensorSpec((), np.dtype(np.int64), value=np.array(n)) for n in (1, 7, 11)))
+    count = np.array(ShapeEnv().dynamic("n", 7), np.object_)
+    steps = Operand(SHARED, TensorSpec((), np.dtype(np.int64), value=count))
     for function in RULES:
-        use = Use(Linear(), {"input": operand(SHARED, 7, 4), "weight": steps}, (), ())
+        use = Use(layer=Linear(), named={"input": operand(SHARED, 7, 4), "weight": steps}, results=())
         if function in table._TAKES_SIZES:
             table.check_numbers(function, use)
         else:

@@ -1,15 +1,5 @@
-"""Rules by operator family: how an operator treats the batch axis. Importing this package fills the table."""
+"""Rules by layer: how it treats the batch axis. Importing this package fills the table."""
 
-from engine.graph.batch.independence.rules import (
-    elementwise,
-    images,
-    indexing,
-    learning,
-    products,
-    rows,
-    sequences,
-    shapes,
-    sizes,
-)
+from engine.graph.batch.independence.rules import families, movement, special
 
-__all__ = ["elementwise", "images", "indexing", "learning", "products", "rows", "sequences", "shapes", "sizes"]
+__all__ = ["families", "movement", "special"]

@@ -9,15 +9,14 @@ from functools import lru_cache
 from typing import Any, Final
 
 from engine.errors import EngineError
-from engine.graph.batch.independence.values import SHARED, SIZES, Items, Mixed, MixesError, Value, leaves
+from engine.graph.batch.independence.values import SHARED, Items, Mixed, MixesError, Value, leaves
+from engine.ir.dims import Dim
+from engine.ir.sizes import has_sizes
 from engine.layers import BoundLayer
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.overload import Overloaded
 from engine.layers.onnx.operands.adapter import Adapter
-from engine.tensor import TensorSpec, is_known, known_value, spec_of
-
-COUNTS: Final = (1, 7, 11)
-"""Numbers of items with which sizes are inferred. Three tell a linear function from others of a low degree."""
+from engine.tensor import TensorSpec, known_value, spec_of
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -26,20 +25,15 @@ class Operand:
 
     Args:
         value: its abstract value.
-        specs: its description before a run, for each of COUNTS.
+        spec: its description before a run.
     """
 
     value: Value
-    specs: tuple[Any, ...]
-
-    @property
-    def spec(self) -> Any:
-        """Its description for several items."""
-        return self.specs[1]
+    spec: Any
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Its shape for several items; empty for a number, that of a vector for a list of numbers."""
+        """Its shape; empty for a number, that of a vector for a list of numbers."""
         if isinstance(self.spec, (list, tuple)):
             return (len(self.spec),)
         if not isinstance(self.spec, TensorSpec):
@@ -64,59 +58,45 @@ class Operand:
         return isinstance(self.value, Items)
 
     @property
+    def has_sizes(self) -> bool:
+        """Return whether numbers in it depend on the number of items."""
+        return any(has_sizes(known_value(leaf)) for leaf in leaves(self.spec))
+
+    @property
     def is_shared(self) -> bool:
         """Return whether nothing in it depends on the batch."""
-        return all(leaf == SHARED for leaf in leaves(self.value))
+        return not self.has_sizes and all(leaf == SHARED for leaf in leaves(self.value))
 
     @property
     def is_given(self) -> bool:
         """Return whether it is given."""
         return self.spec is not None
 
-    def known(self) -> tuple[Any, ...] | None:
-        """Return its value for each of COUNTS; None unless it is known before a run."""
-        values = tuple(known_value(spec) for spec in self.specs)
-        return values if all(is_known(value) for value in values) else None
-
-    def constant(self, what: str) -> Any:
-        """Return its value, the same for every batch.
-
-        Raises:
-            MixesError: it is not known before a run, or not the same.
-        """
-        known = self.known()
-        if known is None or not self.is_shared:
-            raise MixesError(f"takes {what} that are not constant")
-        return known[1]
+    def length(self, axis: int) -> int:
+        """Return its size along an axis; 1 if it has no such axis, counted from the end."""
+        return self.shape[axis] if self.rank >= -axis else 1
 
 
-ABSENT: Final = Operand(SHARED, (None,) * len(COUNTS))
+ABSENT: Final = Operand(SHARED, None)
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
     """An operator and its operands.
 
-    Attributes:
+    Args:
         layer: its layer, with the parameters that come as operands.
         named: the operands by their names in ``forward``.
         others: variadic operands.
         parameters: parameters of the layer that come as operands.
-        results: descriptions of its outputs for each of COUNTS, one entry an output.
+        results: descriptions of its outputs.
     """
 
-    def __init__(
-        self,
-        layer: Layer,
-        named: Mapping[str, Operand],
-        others: Sequence[Operand],
-        results: Sequence[tuple[Any, ...]],
-        parameters: Mapping[str, Operand] | None = None,
-    ) -> None:
-        self.layer = layer
-        self.named = named
-        self.others = tuple(others)
-        self.results = tuple(results)
-        self.parameters = parameters or {}
+    layer: Any
+    named: Mapping[str, Operand]
+    others: tuple[Operand, ...] = ()
+    parameters: Mapping[str, Operand] = dataclasses.field(default_factory=dict)
+    results: Sequence[Any]
 
     def __getitem__(self, name: str) -> Operand:
         """Return the operand of a name; ABSENT if the graph does not give it.
@@ -124,13 +104,15 @@ class Use:
         Raises:
             KeyError: the layer has no operand of that name, so the rule is not about this layer.
         """
-        if name not in operand_names(type(self.layer)):  # type: ignore[arg-type]
+        if name not in self.names:
             raise KeyError(f"{type(self.layer).__name__} has no operand '{name}'")
         return self.named.get(name, ABSENT)
 
-    def find(self, *names: str) -> Operand:
-        """Return the first given operand of these names, for a rule of layers with different ones."""
-        return next((self.named[name] for name in names if name in self.named), ABSENT)
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the operands that the layer has."""
+        kind: Any = type(self.layer)
+        return operand_names(kind)
 
     @property
     def operands(self) -> tuple[Operand, ...]:
@@ -142,40 +124,62 @@ class Use:
         """The first operand, which most operators call ``input``."""
         return next(iter(self.operands), ABSENT)
 
-    def batch(self, name: str | None = None) -> Items:
-        """Return the abstract value of an operand (by default the first), which must have a batch axis.
+    def given(self, *names: str) -> list[Operand]:
+        """Return the given operands of these names, by default the first one; no other may depend on the batch.
 
         Raises:
-            MixesError: it does not.
+            MixesError: another one does.
         """
-        operand = self.first if name is None else self[name]
-        if not isinstance(operand.value, Items):
-            raise MixesError("has an unexpected operand that depends on the items")
-        return operand.value
-
-    def only(self, *names: str) -> None:
-        """Check that no other operands than these depend on the batch.
-
-        Raises:
-            MixesError: one does.
-        """
-        rest = [each for name, each in self.named.items() if name not in names]
-        if not all(each.is_shared for each in (*rest, *self.others)):
+        found = [self[name] for name in names] or [self.first]
+        rest = [each for name, each in self.named.items() if name not in (names or tuple(self.named)[:1])]
+        if not all(each.is_shared for each in (*rest, *self.others[0 if self.named else 1 :])):
             raise MixesError("has weights or parameters that depend on the items")
+        return [each for each in found if each.is_given]
 
-    def result_shapes(self, index: int = 0) -> tuple[tuple[int, ...], ...]:
-        """Return the shapes of an output for each of COUNTS.
+    def items(self, *names: str) -> Items:
+        """Return the abstract value of the given operands of these names, by default the first one.
 
         Raises:
-            MixesError: only a run can tell them.
+            MixesError: one of them does not hold the batch, or another way than the first, or another operand does.
         """
-        specs = self.results[index]
-        if not all(isinstance(spec, TensorSpec) and spec.is_static for spec in specs):
-            raise MixesError("has a result whose size is unknown before a run")
-        return tuple(spec.sizes for spec in specs)
+        return common_items(self.given(*names))
+
+    def shape(self, index: int = 0) -> tuple[int, ...]:
+        """Return the shape of an output."""
+        return Operand(SHARED, self.results[index]).shape
 
 
-def use_of(layer: BoundLayer, inputs: Sequence[Operand], results: Sequence[tuple[Any, ...]]) -> Use:
+def per_item(size: Any) -> int | None:
+    """Return a size divided by the number of items, if that is the same number for all."""
+    if not isinstance(size, Dim) or len(size.terms) != 1:
+        return None
+    ((product, factor),) = size.terms
+    return factor if product == (0,) else None
+
+
+def common_items(operands: Sequence[Operand]) -> Items:
+    """Return the abstract value of operands that all hold the batch, in the same order.
+
+    Raises:
+        MixesError: they do not.
+    """
+    values = [each.value for each in operands]
+    if not values or not all(isinstance(value, Items) for value in values):
+        raise MixesError("combines operands that hold the batch with others that do not")
+    if len({value.layout for value in values}) > 1:
+        raise MixesError("combines operands that hold the batch in different orders")
+    return values[0]  # type: ignore[no-any-return]
+
+
+def aligned_items(operands: Sequence[Operand]) -> Items:
+    """Return the same for operands of one rank that hold the batch along one axis."""
+    items = common_items(operands)
+    if len({(each.value.axis, each.rank) for each in operands}) > 1:
+        raise MixesError("combines operands that hold the batch along different axes")
+    return items
+
+
+def use_of(layer: BoundLayer, inputs: Sequence[Operand], results: Sequence[Any]) -> Use:
     """Return an operator's use, given the abstract values of its inputs in the file's order.
 
     Raises:
@@ -184,12 +188,11 @@ def use_of(layer: BoundLayer, inputs: Sequence[Operand], results: Sequence[tuple
     if isinstance(layer.layer, Overloaded):
         inner, kept = layer.layer.chosen(inputs)
         return use_of(inner, kept, results)
-    for index in layer.dynamic.values():
-        if any(isinstance(leaf, (Items, Mixed)) for leaf in leaves(inputs[index].value)):
-            raise MixesError("takes a parameter that depends on the items")
+    parameters = {name: inputs[index] for name, index in layer.dynamic.items()}
+    if any(isinstance(leaf, (Items, Mixed)) for each in parameters.values() for leaf in leaves(each.value)):
+        raise MixesError("takes a parameter that depends on the items")
     positional = [_argument(source, inputs) for source in layer.positional]
     keywords = {name: _argument(source, inputs) for name, source in layer.keywords.items()}
-    parameters = {name: inputs[index] for name, index in layer.dynamic.items()}
     return arranged(_with_parameters(layer, inputs), positional, keywords, results, parameters)
 
 
@@ -208,16 +211,17 @@ def arranged(
     layer: Layer,
     positional: Sequence[Operand],
     keywords: Mapping[str, Operand],
-    results: Sequence[tuple[Any, ...]],
+    results: Sequence[Any],
     parameters: Mapping[str, Operand] | None = None,
 ) -> Use:
     """Return the use of a layer, with its operands by their names."""
-    names = operand_names(type(layer), _LEADING)  # type: ignore[arg-type]  # classes are hashable
+    kind: Any = type(layer)
+    names = operand_names(kind, _LEADING)
     given = {**dict(zip(names, positional, strict=False)), **keywords}
     # In the order of ``forward``; a file may have keywords in any order.
-    order = operand_names(type(layer))  # type: ignore[arg-type]
-    named = {name: given[name] for name in order if name in given}
-    return Use(layer, named, positional[len(names) :], results, parameters)
+    named = {name: given[name] for name in operand_names(kind) if name in given}
+    others = tuple(positional[len(names) :])
+    return Use(layer=layer, named=named, others=others, results=results, parameters=parameters or {})
 
 
 _LEADING: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -225,7 +229,7 @@ _NAMED: Final = (*_LEADING, inspect.Parameter.KEYWORD_ONLY)
 
 
 @lru_cache(maxsize=2048)
-def operand_names(layer: type[Layer], kinds: tuple[Any, ...] = _NAMED) -> tuple[str, ...]:
+def operand_names(layer: Any, kinds: tuple[Any, ...] = _NAMED) -> tuple[str, ...]:
     """Return the names of the operands that ``forward`` of a layer has, in its order.
 
     Args:
@@ -241,19 +245,14 @@ def _argument(source: Any, inputs: Sequence[Operand]) -> Operand:
 
 def constant_operand(value: object) -> Operand:
     """Return the operand that a constant is."""
-    return Operand(SHARED, (spec_of(value, with_value=True),) * len(COUNTS))
+    return Operand(SHARED, spec_of(value, with_value=True))
 
 
 def _with_parameters(layer: BoundLayer, inputs: Sequence[Operand]) -> Layer:
-    """Return the layer with the parameters that come as operands, for several items; unknown ones stay dynamic."""
+    """Return the layer with the parameters that come as operands; unknown ones stay dynamic."""
     if not layer.dynamic:
         return layer.layer
     try:
         return layer.with_parameters([operand.spec for operand in inputs])
     except EngineError:
         raise MixesError("has a parameter that is known only in a run") from None
-
-
-def has_sizes(value: Value) -> bool:
-    """Return whether numbers in it depend on the number of items."""
-    return any(leaf == SIZES for leaf in leaves(value))
