@@ -50,8 +50,8 @@ SECTIONS: Final[dict[str, tuple[str, str]]] = {
     ),
     "quantised": (
         "Quantised ONNX files",
-        "Files of onnxruntime's quantiser: static (QDQ form) and dynamic. A ratio is the faster rival's time divided "
-        "by ours, fastest runs.",
+        "Files of onnxruntime's quantiser: static (QDQ form, unsigned activations), signed (its default options) and "
+        "dynamic. A ratio is the faster rival's time divided by ours, fastest runs.",
     ),
     "servers": (
         "Serving: against other servers",

@@ -2,9 +2,10 @@
 
     python -m benchmarks.quantised_models [--networks resnet18 ...] [--folder DIR] [--seconds 1] [--save NAME]
 
-Every network is quantised statically (QDQ form, unsigned activations, one weight scale a channel) and dynamically. All
-engines run the same file in this process on one thread and take turns. Layers that the file leaves in float32 are
-computed in float32, also by OpenVINO. Needs torch, onnx, onnxruntime and openvino.
+Every network is quantised statically (QDQ form, unsigned activations, one weight scale a channel), statically with the
+quantiser's default options (signed activations, one scale a weight), and dynamically. All engines run the same file in
+this process on one thread and take turns. Layers that the file leaves in float32 are computed in float32, also by
+OpenVINO. Needs torch, onnx, onnxruntime and openvino.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from benchmarks.record import OURS
 from benchmarks.report import table
 
 DEFAULT: Final = ("resnet18", "resnet50", "mobilenet_v2", "bert_mini_128", "vit_tiny_224")
-KINDS: Final = ("static", "dynamic")
+KINDS: Final = ("static", "signed", "dynamic")
 RIVALS: Final = ("onnxruntime", "openvino")
 SAMPLES: Final = 12
 # Least share of the energy of onnxruntime's answer that another answer must keep: sums of bytes are rounded once in
@@ -73,7 +74,8 @@ def quantised(network: Network, kind: str, folder: Path) -> Path:
         write_once(path, lambda target: quantization.quantize_dynamic(str(prepared), str(target)))
         return path
     name = onnx.load(str(prepared), load_external_data=False).graph.input[0].name
-    options = {"per_channel": True, "activation_type": quantization.QuantType.QUInt8}
+    unsigned = {"per_channel": True, "activation_type": quantization.QuantType.QUInt8}
+    options = unsigned if kind == "static" else {}
     write_once(
         path,
         lambda target: quantization.quantize_static(str(prepared), str(target), Samples(name, network), **options),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace as with_fields
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -18,14 +18,14 @@ from engine.layers.indexing.slicing import Narrow, Select, Slice
 from engine.layers.onnx.products.quantise import DequantizeLinear, QuantizeLinear
 from engine.layers.pooling.max_pool import MaxPool
 from engine.layers.shape.split import Chunk, Split, TensorSplit
-from engine.passes.support.byte_products import is_of_bytes
+from engine.passes.support.byte_products import coding_of, is_of_bytes
 from engine.passes.support.facts import Facts, is_static
 from engine.passes.support.permutations import PERMUTATIONS, VIEWS
 from engine.passes.support.rewriting import Rewriter
 from engine.pnnx import Graph, Operator
 from engine.tensor import TensorSpec
 
-_MOVES: Final = (*VIEWS, *PERMUTATIONS, Slice, Select, Narrow, Split, Chunk, TensorSplit, MaxPool)
+MOVES: Final = (*VIEWS, *PERMUTATIONS, Slice, Select, Narrow, Split, Chunk, TensorSplit, MaxPool)
 _Codes = Mapping[str, tuple[str, ...]]
 """Dequantised operand -> the operands of its DequantizeLinear: bytes, scale and zero point."""
 
@@ -35,7 +35,7 @@ def byte_moves(graph: RuntimeGraph) -> Graph:
     rewriter, facts = Rewriter(graph), Facts(graph)
     codes: dict[str, tuple[str, ...]] = {}
     for op in cancellable_quick(graph.operators):
-        if isinstance(op.definition, DequantizeLinear) and _scale_of(op, facts) is not None:
+        if isinstance(op.definition, DequantizeLinear) and coding_of(op, facts) is not None:
             codes[op.outputs[0].name] = tuple(each.name for each in op.inputs)
             continue
         found = codes.get(op.inputs[0].name) if op.inputs else None
@@ -43,37 +43,23 @@ def byte_moves(graph: RuntimeGraph) -> Graph:
             continue
         if isinstance(op.definition, QuantizeLinear) and _is_same(op, facts, found, graph):
             rewriter.replace(op, Operator("nn.Identity", op.name, found[:1], (op.outputs[0].name,)))
-        elif isinstance(op.definition, _MOVES) and _selects(op, facts):
+        elif selects(op, facts):
             codes.update(_moved(op, found, rewriter))
     return rewriter.result()
 
 
-def _scale_of(op: RuntimeOperator, facts: Facts) -> tuple[float, int, Any] | None:
-    """Return a known scale of a whole tensor, its zero point, and the dtype of bytes; None for others."""
-    scale, zero = (facts.argument(op, name) for name in ("scale", "zero_point"))
-    if not all(isinstance(each, np.ndarray) and each.size == 1 for each in (scale, zero)) or len(op.inputs) != 3:
-        return None
-    if (
-        scale.dtype != np.float32
-        or not 0 < float(scale.reshape(())) < np.inf
-        or zero.dtype.name not in ("uint8", "int8")
-    ):
-        return None
-    return float(scale.reshape(())), int(zero.reshape(())), zero.dtype
-
-
 def _is_same(op: RuntimeOperator, facts: Facts, codes: tuple[str, ...], graph: RuntimeGraph) -> bool:
     """Return whether a QuantizeLinear undoes the DequantizeLinear with these operands."""
-    own = _scale_of(op, facts)
+    own = coding_of(op, facts)
     scale, zero = (facts.value(graph.operands[name]) for name in codes[1:])
     if own is None or not isinstance(scale, np.ndarray) or not isinstance(zero, np.ndarray):
         return False
     return own == (float(scale.reshape(())), int(zero.reshape(())), zero.dtype) and is_of_bytes(op.outputs[0], facts)
 
 
-def _selects(op: RuntimeOperator, facts: Facts) -> bool:
+def selects(op: RuntimeOperator, facts: Facts) -> bool:
     """Return whether an operator returns elements of its only operand as tensors of their own."""
-    if len(op.inputs) != 1 or not is_static(op):
+    if not isinstance(op.definition, MOVES) or len(op.inputs) != 1 or not is_static(op):
         return False
     if isinstance(op.definition, MaxPool) and op.definition.returns != 0:
         return False

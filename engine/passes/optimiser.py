@@ -25,6 +25,7 @@ from engine.passes.parallel_convolutions import parallel_convolutions
 from engine.passes.quantised_products import quantised_products
 from engine.passes.removal import dead_operators, identity_removal
 from engine.passes.transpose_cancelling import transpose_cancelling
+from engine.passes.unsigned_codes import unsigned_codes
 
 ACTIVATIONS: Final = "activation_into_producer"
 RESIDUALS: Final = "residual_into_producer"
@@ -98,6 +99,7 @@ PASSES: Final[Mapping[str, Pass]] = MappingProxyType(
             identity_removal,
             decomposition,
             byte_moves,
+            unsigned_codes,
             quantised_products,
             integer_products,
             constant_folding,

@@ -12,7 +12,7 @@ from engine.layers.convolution.conv import Conv
 from engine.layers.onnx.products.conv import Windowed, distances
 from engine.layers.onnx.products.matmul import centred_columns
 from engine.passes.support.facts import Facts, input_named
-from engine.tensor import Array
+from engine.tensor import Array, DType
 
 BYTES: Final = (np.dtype(np.uint8), np.dtype(np.int8))
 WIDEST: Final = 255
@@ -27,6 +27,20 @@ def is_of_bytes(operand: RuntimeOperand | None, facts: Facts, size: int | None =
     """Return whether an operand is a tensor of 8-bit integers, of ``size`` elements if that is given."""
     spec = None if operand is None else facts.spec(operand)
     return spec is not None and spec.dtype in BYTES and size in (None, spec.size)
+
+
+def coding_of(op: RuntimeOperator, facts: Facts) -> tuple[float, int, DType] | None:
+    """Return scale, zero point and dtype of bytes of a QuantizeLinear or DequantizeLinear; None for others.
+
+    They are known, and the same for the whole tensor.
+    """
+    scale, zero = (facts.argument(op, name) for name in ("scale", "zero_point"))
+    if not all(isinstance(each, np.ndarray) and each.size == 1 for each in (scale, zero)) or len(op.inputs) != 3:
+        return None
+    step = float(scale.reshape(()))
+    if scale.dtype != np.float32 or not 0 < step < np.inf or zero.dtype not in BYTES:
+        return None
+    return step, int(zero.reshape(())), zero.dtype
 
 
 def weights_of(op: RuntimeOperator, facts: Facts) -> Array | None:
