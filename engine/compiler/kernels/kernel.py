@@ -264,7 +264,20 @@ def element_address(
 
 @dataclass(frozen=True, kw_only=True)
 class Lines(Kernel):
-    """Kernel of independent lines."""
+    """Kernel of independent lines.
+
+    Attributes:
+        dynamic_fields: names of fields that its code reads at run time.
+        symbolic_fields: names of those it reads at run time only if they are symbolic.
+    """
+
+    dynamic_fields: ClassVar[tuple[str, ...]] = ()
+    symbolic_fields: ClassVar[tuple[str, ...]] = ()
+
+    def dynamic(self, sizes: Sizes) -> Self:
+        symbolic = [name for name in self.symbolic_fields if is_symbolic(getattr(self, name))]
+        names = [*self.dynamic_fields, *symbolic]
+        return derived(self.with_dynamic(sizes, *names), block=sizes.dynamic_count(self.block)) if names else self
 
     @property
     @abstractmethod
@@ -274,7 +287,7 @@ class Lines(Kernel):
     @property
     @abstractmethod
     def line_bytes(self) -> int:
-        """Return the bytes read and written for one line."""
+        """Return the bytes read and written for one line, or its time in bytes moved."""
 
     @cached_property
     def block(self) -> int:

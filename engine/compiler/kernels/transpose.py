@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Self
 
 from engine.compiler.codegen.ir import (
     Function,
@@ -28,8 +27,8 @@ from engine.compiler.codegen.ir import (
     lanes_of,
     vector,
 )
-from engine.compiler.kernels.kernel import Kernel, block_of, derived, start
-from engine.ir.dims import largest, smallest
+from engine.compiler.kernels.kernel import Lines, block_of, start
+from engine.ir.dims import smallest
 
 # Lanes of a 128-bit part: shuffles across parts are more expensive.
 PART = 4
@@ -124,7 +123,7 @@ class Repeat:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Transpose(Kernel):
+class Transpose(Lines):
     """target[..., column, row] = source[..., row, column], elements of 4 bytes.
 
     Args:
@@ -133,6 +132,7 @@ class Transpose(Kernel):
     """
 
     kind = "transpose"
+    dynamic_fields = ("repeats", "rows", "columns", "source_row", "target_column")
     repeats: tuple[Repeat, ...] = ()
     rows: int
     columns: int
@@ -163,27 +163,17 @@ class Transpose(Kernel):
         return -(-self.rows // self.tile[0]), -(-self.columns // self.tile[1])
 
     @property
-    def tiles(self) -> int:
+    def lines(self) -> int:
         """Return the tiles of all repetitions."""
         return prod(each.count for each in self.repeats) * self.tiling[0] * self.tiling[1]
 
-    @cached_property
-    def block(self) -> int:
-        """Return the tiles of a chunk."""
-        n_bytes = 8 * smallest(self.rows, self.tile[0]) * smallest(self.columns, self.tile[1])
-        return largest(1, smallest(self.tiles, self.host.chunk_bytes // n_bytes))
-
     @property
-    def chunks(self) -> int:
-        return -(-self.tiles // self.block)
-
-    def dynamic(self, sizes: Sizes) -> Self:
-        dynamic = self.with_dynamic(sizes, "repeats", "rows", "columns", "source_row", "target_column")
-        return derived(dynamic, block=sizes.dynamic_count(self.block))
+    def line_bytes(self) -> int:
+        return 8 * smallest(self.rows, self.tile[0]) * smallest(self.columns, self.tile[1])
 
     def emit(self, module: Module) -> None:
         f, (source, target), chunk = start(module, self, 2)
-        with f.loop(*block_of(f, chunk, self.block, self.tiles)) as tile:
+        with f.loop(*block_of(f, chunk, self.block, self.lines)) as tile:
             rest, across = f.divmod(tile.index, self.tiling[1])
             rest, down = f.divmod(rest, self.tiling[0])
             begin, end = source, target

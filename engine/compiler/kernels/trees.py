@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import Final, Literal, Self
+from functools import partial
+from typing import Final, Literal
 
-from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, constant, vector
+from engine.compiler.codegen.ir import Function, Index, Module, Value, constant, vector
 from engine.compiler.kernels.channels import fitting_lanes
-from engine.compiler.kernels.kernel import Kernel, block_of, derived, dynamic_if_symbolic, start
-from engine.ir.dims import largest, smallest
+from engine.compiler.kernels.kernel import Lines, block_of, start
 
 GROUP: Final = 8
 """Number of trees that are walked at once."""
@@ -27,7 +26,7 @@ Comparison = Literal["ole", "olt", "oge", "ogt", "oeq", "une"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trees(Kernel):
+class Trees(Lines):
     """result[row] = base + the sum, or the mean, of the values of the leaves that the row reaches.
 
     Args:
@@ -42,6 +41,8 @@ class Trees(Kernel):
     """
 
     kind = "trees"
+    dynamic_fields = ("rows",)
+    symbolic_fields = ("source",)
     rows: int
     source: int
     targets: int
@@ -50,10 +51,6 @@ class Trees(Kernel):
     comparison: Comparison
     has_missing: bool
     divisor: int
-
-    def dynamic(self, sizes: Sizes) -> Self:
-        dynamic = self.with_dynamic(sizes, "rows")
-        return derived(dynamic, source=dynamic_if_symbolic(self.source, sizes), block=sizes.dynamic(self.block))
 
     @property
     def padded(self) -> int:
@@ -64,14 +61,13 @@ class Trees(Kernel):
     def _lanes(self) -> int:
         return fitting_lanes(self.targets, self.host.lanes)
 
-    @cached_property
-    def block(self) -> int:
-        """Return the rows of a chunk."""
-        return largest(1, smallest(self.rows, self.host.chunk_bytes // (4 * NODE * self.steps)))
+    @property
+    def lines(self) -> int:
+        return self.rows
 
     @property
-    def chunks(self) -> int:
-        return -(-self.rows // self.block)
+    def line_bytes(self) -> int:
+        return 4 * NODE * self.steps
 
     @property
     def flops(self) -> int:

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from engine.compiler.codegen.ir import Function, Index, Module, Value, as_value
 from engine.compiler.kernels.channels import fitting_lanes
 from engine.compiler.kernels.images.grid_sample import Channels, Tap, linear_taps, together
-from engine.compiler.kernels.kernel import Kernel, block_of, start
-from engine.ir.dims import largest, smallest
+from engine.compiler.kernels.kernel import Lines, block_of, start
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +34,7 @@ class Segment:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeformableSampling(Kernel):
+class DeformableSampling(Lines):
     """Sampling of images at the taps of every output pixel.
 
     Args:
@@ -77,14 +76,8 @@ class DeformableSampling(Kernel):
         return self.batch * self.output_size[0]
 
     @property
-    def block(self) -> int:
-        """Return the rows of a chunk."""
-        line = 16 * self.taps * self.channels * self.output_size[1]
-        return largest(1, smallest(self.lines, self.host.chunk_bytes // line))
-
-    @property
-    def chunks(self) -> int:
-        return -(-self.lines // self.block)
+    def line_bytes(self) -> int:
+        return 16 * self.taps * self.channels * self.output_size[1]
 
     @property
     def flops(self) -> int:

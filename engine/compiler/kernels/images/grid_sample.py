@@ -17,8 +17,7 @@ from engine.compiler.codegen.ir import Function, Index, Module, Value, constant,
 from engine.compiler.kernels.channels import fitting_lanes
 from engine.compiler.kernels.functions.arithmetic import absolute, like
 from engine.compiler.kernels.functions.rounding import fmod
-from engine.compiler.kernels.kernel import Kernel, block_of, start
-from engine.ir.dims import largest, smallest
+from engine.compiler.kernels.kernel import Lines, block_of, start
 
 Mode = Literal["bilinear", "nearest", "bicubic"]
 Outside = Literal["zeros", "border", "reflection"]
@@ -86,7 +85,7 @@ class Channels:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sampling(Kernel):
+class Sampling(Lines):
     """Samples of the input at the positions of a grid.
 
     Args:
@@ -116,14 +115,8 @@ class Sampling(Kernel):
         return self.batch * math.prod(self.positions[:-1])
 
     @property
-    def block(self) -> int:
-        """Return the lines of a chunk."""
-        line = 16 * self.positions[-1] * (self.channels + 4)
-        return largest(1, smallest(self.lines, self.host.chunk_bytes // line))
-
-    @property
-    def chunks(self) -> int:
-        return -(-self.lines // self.block)
+    def line_bytes(self) -> int:
+        return 16 * self.positions[-1] * (self.channels + 4)
 
     @property
     def flops(self) -> int:

@@ -16,7 +16,7 @@ import numpy as np
 
 from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, lanes_of, vector
 from engine.compiler.kernels.channels import vectors_of
-from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, block_of, derived, element_address, start
+from engine.compiler.kernels.kernel import Epilogue, Lines, Strides, block_of, derived, element_address, start
 from engine.compiler.kernels.target import Target
 from engine.ir.dims import largest, smallest
 from engine.tensor import Array
@@ -29,7 +29,7 @@ Entry: TypeAlias = list[tuple[Index, Value | None]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Resize(Kernel):
+class Resize(Lines):
     """Resampling of static geometry.
 
     Args:
@@ -43,6 +43,7 @@ class Resize(Kernel):
     """
 
     kind = "resize"
+    dynamic_fields = ("batch", "rows", "columns", "source", "target", "planes", "epilogue")
     batch: int
     rows: int
     columns: int
@@ -61,8 +62,7 @@ class Resize(Kernel):
         return 2 * self.batch * self.rows * self.columns * self.channels * taps
 
     def dynamic(self, sizes: Sizes) -> Self:
-        dynamic = self.with_dynamic(sizes, "batch", "rows", "columns", "source", "target", "planes", "epilogue")
-        return derived(dynamic, tile=sizes.dynamic_count(self.tile), block=sizes.dynamic_count(self.block))
+        return derived(super().dynamic(sizes), tile=sizes.dynamic_count(self.tile))
 
     @cached_property
     def tile(self) -> int:
@@ -70,18 +70,13 @@ class Resize(Kernel):
         return largest(1, smallest(self.columns, self.host.chunk_bytes // (4 * self.channels)))
 
     @property
-    def tiles(self) -> int:
+    def lines(self) -> int:
         """Return the segments of rows of all images."""
         return self.batch * self.rows * -(-self.columns // self.tile)
 
-    @cached_property
-    def block(self) -> int:
-        """Return the segments of a chunk."""
-        return largest(1, smallest(self.tiles, self.host.chunk_bytes // (4 * self.channels * self.tile)))
-
     @property
-    def chunks(self) -> int:
-        return -(-self.tiles // self.block)
+    def line_bytes(self) -> int:
+        return 4 * self.channels * self.tile
 
     def pack(self, *axes: tuple[Array, Array | None]) -> Array:
         """Return the table: for every plane (if resampled), row and column, its taps and their weights.
@@ -103,7 +98,7 @@ class Resize(Kernel):
         entries = [taps * (1 + self.is_weighted) for taps in (self.plane_taps, *self.taps)]
         down_table = f.at(table, self.planes[1] * entries[0] if self.planes else 0)
         across_table = f.at(down_table, self.rows * entries[1])
-        with f.loop(*block_of(f, chunk, self.block, self.tiles)) as tile:
+        with f.loop(*block_of(f, chunk, self.block, self.lines)) as tile:
             rest, segment = f.divmod(tile.index, -(-self.columns // self.tile))
             n, h = f.divmod(rest, self.rows)
             first, depth = self._planes(f, table, n, entries[0])

@@ -15,12 +15,11 @@ from engine.compiler.kernels.channels import fitting_lanes
 from engine.compiler.kernels.functions.arithmetic import like
 from engine.compiler.kernels.images.grid_sample import Channels, Tap, together
 from engine.compiler.kernels.indexing.gather import OUTSIDE
-from engine.compiler.kernels.kernel import Kernel, block_of, start
-from engine.ir.dims import largest, smallest
+from engine.compiler.kernels.kernel import Lines, block_of, start
 
 
 @dataclass(frozen=True, kw_only=True)
-class RegionAlign(Kernel):
+class RegionAlign(Lines):
     """Bins of every region (image, x1, y1, x2, y2).
 
     Args:
@@ -53,15 +52,12 @@ class RegionAlign(Kernel):
     most: int
 
     @property
-    def block(self) -> int:
-        """Return the regions of a chunk."""
-        taps = 4 * max(self.samples, 2) ** 2
-        work = 4 * taps * self.channels * self.bins[0] * self.bins[1]
-        return largest(1, smallest(self.count, self.host.chunk_bytes // work))
+    def lines(self) -> int:
+        return self.count
 
     @property
-    def chunks(self) -> int:
-        return -(-self.count // self.block)
+    def line_bytes(self) -> int:
+        return 16 * max(self.samples, 2) ** 2 * self.channels * self.bins[0] * self.bins[1]
 
     @property
     def flops(self) -> int:

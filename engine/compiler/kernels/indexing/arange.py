@@ -6,10 +6,10 @@ Argument: target.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Final
 
-from engine.compiler.codegen.ir import Module, Sizes, as_value
-from engine.compiler.kernels.kernel import Lines, block_of, derived, dynamic_if_symbolic, start
+from engine.compiler.codegen.ir import Module, as_value
+from engine.compiler.kernels.kernel import Lines, block_of, start
 
 COUNTED: Final = {"int32": ("i32", 4), "int64": ("i64", 8), "float32": ("float", 4), "float64": ("double", 8)}
 """Supported dtypes: LLVM type and bytes."""
@@ -24,15 +24,12 @@ class ArithmeticSequence(Lines):
     """
 
     kind = "count"
+    dynamic_fields = ("count",)
+    symbolic_fields = ("first", "step")
     count: int
     first: int
     step: int
     dtype: str
-
-    def dynamic(self, sizes: Sizes) -> Self:
-        dynamic = self.with_dynamic(sizes, "count")
-        values = {name: dynamic_if_symbolic(getattr(self, name), sizes) for name in ("first", "step")}
-        return derived(dynamic, block=sizes.dynamic_count(self.block), **values)
 
     @property
     def lines(self) -> int:

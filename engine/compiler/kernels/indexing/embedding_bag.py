@@ -9,21 +9,19 @@ Arguments: table, indices, offsets, weights (the table again where there are non
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Literal, Self, TypeAlias
+from typing import Literal, TypeAlias
 
-from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, as_value, constant, is_dynamic, vector
+from engine.compiler.codegen.ir import Function, Index, Module, Value, as_value, constant, is_dynamic, vector
 from engine.compiler.kernels.channels import fitting_lanes
 from engine.compiler.kernels.functions.arithmetic import maximum
 from engine.compiler.kernels.indexing.gather import OUTSIDE, load_index
-from engine.compiler.kernels.kernel import Kernel, block_of, derived, start
-from engine.ir.dims import is_symbolic, largest, smallest
+from engine.compiler.kernels.kernel import Lines, block_of, start
 
 Mode: TypeAlias = Literal["sum", "mean", "max"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class BagPooling(Kernel):
+class BagPooling(Lines):
     """Embedding bags; one output row a bag.
 
     Args:
@@ -39,6 +37,8 @@ class BagPooling(Kernel):
 
     kind = "bags"
     sets_fault_flag = True
+    dynamic_fields = ("source", "count", "offsets", "bags")
+    symbolic_fields = ("rows", "columns")
     mode: Mode
     rows: int
     columns: int
@@ -50,20 +50,13 @@ class BagPooling(Kernel):
     padding: int | None
     is_weighted: bool
 
-    def dynamic(self, sizes: Sizes) -> Self:
-        symbolic = [name for name in ("rows", "columns") if is_symbolic(getattr(self, name))]
-        dynamic = self.with_dynamic(sizes, *symbolic, "source", "count", "offsets", "bags")
-        return derived(dynamic, block=sizes.dynamic_count(self.block))
-
-    @cached_property
-    def block(self) -> int:
-        """Return the bags of a chunk."""
-        each = 4 * self.columns * (1 + self.count // self.bags)
-        return largest(1, smallest(self.bags, self.host.chunk_bytes // each))
+    @property
+    def lines(self) -> int:
+        return self.bags
 
     @property
-    def chunks(self) -> int:
-        return -(-self.bags // self.block)
+    def line_bytes(self) -> int:
+        return 4 * self.columns * (1 + self.count // self.bags)
 
     @property
     def flops(self) -> int:

@@ -12,23 +12,21 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Literal, Self
+from typing import Literal
 
 from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, as_value, constant, is_dynamic, vector
 from engine.compiler.kernels.channels import fitting_lanes
 from engine.compiler.kernels.folding import SIDE_BY_SIDE, walk_row
-from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, block_of, derived, start
+from engine.compiler.kernels.kernel import Epilogue, Lines, Strides, block_of, start
 from engine.compiler.kernels.map import loop_indices, offset_of
 from engine.compiler.kernels.target import Target
-from engine.ir.dims import is_symbolic, largest, smallest
 
 # Value of the fault flag; FaultFlag of engine/compiler/executable.py.
 OUTSIDE = 2
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gather(Kernel):
+class Gather(Lines):
     """table[index] for contiguous rows.
 
     Args:
@@ -42,6 +40,8 @@ class Gather(Kernel):
     kind = "gather"
     sets_fault_flag = True
     reads_sparsely = True
+    dynamic_fields = ("count", "source", "target", "epilogue")
+    symbolic_fields = ("rows", "columns")
     count: int
     bits: Literal[32, 64]
     rows: int
@@ -50,19 +50,13 @@ class Gather(Kernel):
     target: int
     epilogue: Epilogue = field(default_factory=Epilogue)
 
-    def dynamic(self, sizes: Sizes) -> Self:
-        symbolic = [name for name in ("rows", "columns") if is_symbolic(getattr(self, name))]
-        dynamic = self.with_dynamic(sizes, "count", *symbolic, "source", "target", "epilogue")
-        return derived(dynamic, block=sizes.dynamic_count(self.block))
-
-    @cached_property
-    def block(self) -> int:
-        """Return the indices of a chunk."""
-        return largest(1, smallest(self.count, self.host.chunk_bytes // (4 * self.columns)))
+    @property
+    def lines(self) -> int:
+        return self.count
 
     @property
-    def chunks(self) -> int:
-        return -(-self.count // self.block)
+    def line_bytes(self) -> int:
+        return 4 * self.columns
 
     def emit(self, module: Module) -> None:
         f, (indices, table, out, *operands, fault_flag), chunk = start(module, self, 4 + len(self.epilogue.operands))
@@ -123,7 +117,7 @@ class IndexOperand:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ElementGather(Kernel):
+class ElementGather(Lines):
     """source[..., index, ...] over loops of static sizes, the outermost first.
 
     Args:
@@ -133,34 +127,26 @@ class ElementGather(Kernel):
 
     kind = "gather"
     sets_fault_flag = True
+    dynamic_fields = ("sizes", "target", "source", "positions")
     sizes: tuple[int, ...]
     target: tuple[int, ...]
     source: tuple[int, ...]
     positions: tuple[IndexOperand, ...]
     element: int
 
-    def dynamic(self, sizes: Sizes) -> Self:
-        dynamic = self.with_dynamic(sizes, "sizes", "target", "source", "positions")
-        return derived(dynamic, block=sizes.dynamic_count(self.block))
-
     @property
-    def rows(self) -> int:
+    def lines(self) -> int:
         """Return the iterations of all loops but the last."""
         return math.prod(self.sizes[:-1])
 
-    @cached_property
-    def block(self) -> int:
-        """Return the rows of a chunk."""
-        return largest(1, smallest(self.rows, self.host.chunk_bytes // (self.element * self.sizes[-1])))
-
     @property
-    def chunks(self) -> int:
-        return -(-self.rows // self.block)
+    def line_bytes(self) -> int:
+        return self.element * self.sizes[-1]
 
     def emit(self, module: Module) -> None:
         f, (target, source, *indices, fault_flag), chunk = start(module, self, 3 + len(self.positions))
         is_shared = all(each.strides[-1] == 0 for each in self.positions)
-        with f.loop(*block_of(f, chunk, self.block, self.rows)) as row:
+        with f.loop(*block_of(f, chunk, self.block, self.lines)) as row:
             indices_ = loop_indices(f, row.index, self.sizes)
             out = f.at(target, offset_of(f, indices_, self.target), self.element)
             line = f.at(source, offset_of(f, indices_, self.source), self.element)

@@ -11,14 +11,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Literal, Self
+from typing import Literal
 
 from engine.compiler.codegen.ir import (
     Function,
     Index,
     Module,
-    Sizes,
     Value,
     as_value,
     constant,
@@ -30,8 +28,7 @@ from engine.compiler.kernels.channels import fitting_lanes
 from engine.compiler.kernels.elements import TYPES
 from engine.compiler.kernels.folding import SIDE_BY_SIDE, walk_row
 from engine.compiler.kernels.indexing.gather import OUTSIDE, IndexOperand, load_index
-from engine.compiler.kernels.kernel import Kernel, block_of, derived, start
-from engine.ir.dims import is_symbolic, largest, smallest
+from engine.compiler.kernels.kernel import Lines, block_of, start
 
 Mode = Literal["set", "add", "mul", "max", "min"]
 # Types of which a vector of the host holds as many elements as of float32.
@@ -39,7 +36,7 @@ _IN_VECTORS = ("float32", "int32")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ElementScatter(Kernel):
+class ElementScatter(Lines):
     """target[..., index, ...] = source over loops of static sizes, or += and the like.
 
     Args:
@@ -51,6 +48,8 @@ class ElementScatter(Kernel):
 
     kind = "scatter"
     sets_fault_flag = True
+    dynamic_fields = ("sizes", "target", "source", "positions")
+    symbolic_fields = ("row",)
     sizes: tuple[int, ...]
     target: tuple[int, ...]
     source: tuple[int, ...]
@@ -60,25 +59,14 @@ class ElementScatter(Kernel):
     disjoint_loops: int = 0
     row: int = 1
 
-    def dynamic(self, sizes: Sizes) -> Self:
-        symbolic = ["row"] if is_symbolic(self.row) else []
-        dynamic = self.with_dynamic(sizes, "sizes", "target", "source", "positions", *symbolic)
-        return derived(dynamic, block=sizes.dynamic_count(self.block))
-
     @property
-    def iterations(self) -> int:
+    def lines(self) -> int:
         """Return the iterations of the loops with disjoint writes, which threads may share."""
         return math.prod(self.sizes[: self.disjoint_loops])
 
-    @cached_property
-    def block(self) -> int:
-        """Return the iterations of a chunk."""
-        each = 16 * math.prod(self.sizes[self.disjoint_loops :]) * self.row
-        return largest(1, smallest(self.iterations, self.host.chunk_bytes // each))
-
     @property
-    def chunks(self) -> int:
-        return -(-self.iterations // self.block)
+    def line_bytes(self) -> int:
+        return 16 * math.prod(self.sizes[self.disjoint_loops :]) * self.row
 
     @property
     def flops(self) -> int:
@@ -86,7 +74,7 @@ class ElementScatter(Kernel):
 
     def emit(self, module: Module) -> None:
         f, (target, source, *indices, fault_flag), chunk = start(module, self, 3 + len(self.positions))
-        with f.loop(*block_of(f, chunk, self.block, self.iterations)) as iteration:
+        with f.loop(*block_of(f, chunk, self.block, self.lines)) as iteration:
             at = self._moved(f, iteration.index, range(self.disjoint_loops), [target, source, *indices])
             rest = range(self.disjoint_loops, len(self.sizes))
             with f.loop(0, math.prod(self.sizes[self.disjoint_loops :])) as each:

@@ -6,11 +6,10 @@ Arguments: rows, values, target.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
 
-from engine.compiler.codegen.ir import Function, Module, Sizes, Value, as_value, constant
+from engine.compiler.codegen.ir import Function, Module, Value, as_value, constant
 from engine.compiler.kernels.elements import TYPES
-from engine.compiler.kernels.kernel import Lines, block_of, derived, start
+from engine.compiler.kernels.kernel import Lines, block_of, start
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +24,7 @@ class BinarySearch(Lines):
     """
 
     kind = "search"
+    dynamic_fields = ("rows", "count", "step")
     dtype: str
     result: str
     rows: int
@@ -32,10 +32,6 @@ class BinarySearch(Lines):
     length: int
     step: int
     is_right: bool
-
-    def dynamic(self, sizes: Sizes) -> Self:
-        dynamic = self.with_dynamic(sizes, "rows", "count", "step")
-        return derived(dynamic, block=sizes.dynamic_count(self.block))
 
     @property
     def lines(self) -> int:

@@ -8,11 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, Self, TypeAlias
+from typing import Final, Literal, TypeAlias
 
-from engine.compiler.codegen.ir import Module, Sizes, Value, constant, hint, vector
+from engine.compiler.codegen.ir import Module, Value, constant, hint, vector
 from engine.compiler.kernels.elements import FUNCTIONS, STORED, Domain, to_domain, to_dtype
-from engine.compiler.kernels.kernel import Lines, block_of, derived, start
+from engine.compiler.kernels.kernel import Lines, block_of, start
 
 Mode: TypeAlias = Literal["sum", "product", "logarithm"]
 # Function of each mode, and the number it begins with.
@@ -33,6 +33,7 @@ class Scan(Lines):
     """
 
     kind = "scan"
+    dynamic_fields = ("outer", "size")
     mode: Mode
     outer: int
     size: int
@@ -65,9 +66,6 @@ class Scan(Lines):
     def flops(self) -> int:
         return self.outer * self.size * self.inner
 
-    def dynamic(self, sizes: Sizes) -> Self:
-        return derived(self.with_dynamic(sizes, "outer", "size"), block=sizes.dynamic_count(self.block))
-
     def emit(self, module: Module) -> None:
         f, (source, target), chunk = start(module, self, 2)
         (dtype, result), (name, first) = self.dtypes, _FOLDS[self.mode]
@@ -95,6 +93,7 @@ class RunningExtreme(Lines):
     """
 
     kind = "scan"
+    dynamic_fields = ("outer", "size", "inner")
     is_largest: bool
     outer: int
     size: int
@@ -112,9 +111,6 @@ class RunningExtreme(Lines):
     @property
     def flops(self) -> int:
         return self.lines * self.size
-
-    def dynamic(self, sizes: Sizes) -> Self:
-        return derived(self.with_dynamic(sizes, "outer", "size", "inner"), block=sizes.dynamic_count(self.block))
 
     def emit(self, module: Module) -> None:
         f, (source, elements, indices), chunk = start(module, self, 3)

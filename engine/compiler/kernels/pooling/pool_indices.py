@@ -14,13 +14,12 @@ from functools import cached_property
 
 from engine.compiler.codegen.ir import Function, Index, Module, Value, as_value, constant, vector
 from engine.compiler.kernels.channels import cases, vectors_of
-from engine.compiler.kernels.kernel import Kernel, Strides, block_of, element_address, start
+from engine.compiler.kernels.kernel import Lines, Strides, block_of, element_address, start
 from engine.compiler.kernels.windows import WindowAxis
-from engine.ir.dims import largest, smallest
 
 
 @dataclass(frozen=True, kw_only=True)
-class PoolIndices(Kernel):
+class PoolIndices(Lines):
     """Maximum pooling with indices, of static geometry.
 
     Args:
@@ -46,26 +45,21 @@ class PoolIndices(Kernel):
 
     @property
     def flops(self) -> int:
-        taps = self.depth.reach * self.down.reach * self.across.reach
-        return self.batch * self.down.count * self.across.count * self.channels * taps
+        return self.lines * self.line_bytes // 4
 
     @property
-    def rows(self) -> int:
+    def lines(self) -> int:
         """Return the output rows of all images."""
         return self.batch * self.down.count
 
     @property
-    def block(self) -> int:
-        """Return the rows of a chunk."""
-        return largest(1, smallest(self.rows, self.host.chunk_bytes * self.rows // (4 * self.flops)))
-
-    @property
-    def chunks(self) -> int:
-        return -(-self.rows // self.block)
+    def line_bytes(self) -> int:
+        taps = self.depth.reach * self.down.reach * self.across.reach
+        return 4 * self.across.count * self.channels * taps
 
     def emit(self, module: Module) -> None:
         f, (image, target, indices), chunk = start(module, self, 3)
-        with f.loop(*block_of(f, chunk, self.block, self.rows)) as row:
+        with f.loop(*block_of(f, chunk, self.block, self.lines)) as row:
             n, h = f.divmod(row.index, self.down.count)
             volume, d = f.divmod(n, self.depth.count)
             whole = element_address(f, image, self.source, f.mul(volume, self.depth.size), 0, 0, 0)

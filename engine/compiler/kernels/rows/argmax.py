@@ -6,12 +6,10 @@ Arguments: source, indices (int64), elements.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
 
-from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, as_value, is_dynamic, lanes_of, vector
+from engine.compiler.codegen.ir import Function, Index, Module, Value, as_value, is_dynamic, lanes_of, vector
 from engine.compiler.kernels.elements import TYPES
-from engine.compiler.kernels.kernel import Lines, block_of, derived, start
-from engine.ir.dims import is_symbolic
+from engine.compiler.kernels.kernel import Lines, block_of, start
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,15 +23,13 @@ class ArgExtreme(Lines):
     """
 
     kind = "extreme"
+    dynamic_fields = ("rows", "source")
+    symbolic_fields = ("columns",)
     rows: int
     columns: int
     source: int
     is_largest: bool
     dtype: str = "float32"
-
-    def dynamic(self, sizes: Sizes) -> Self:
-        columns = ("columns",) if is_symbolic(self.columns) else ()
-        return derived(self.with_dynamic(sizes, "rows", *columns, "source"), block=sizes.dynamic_count(self.block))
 
     @property
     def element(self) -> tuple[str, int]:

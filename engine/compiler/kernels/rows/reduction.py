@@ -12,13 +12,13 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Literal, Self
+from typing import Literal
 
-from engine.compiler.codegen.ir import Function, Index, Module, Sizes, Value, constant, is_dynamic, vector
+from engine.compiler.codegen.ir import Function, Index, Module, Value, constant, is_dynamic, vector
 from engine.compiler.kernels.elements import FUNCTIONS, STORED, Domain, to_domain, to_dtype
 from engine.compiler.kernels.folding import SIDE_BY_SIDE, Fold, fold_lanes, largest, load_or, number_of, total, walk_row
 from engine.compiler.kernels.functions.arithmetic import negative
-from engine.compiler.kernels.kernel import Lines, block_of, derived, start
+from engine.compiler.kernels.kernel import Lines, block_of, start
 from engine.compiler.kernels.rows.row_kernel import Row, RowKernel
 
 Mode = Literal["sum", "mean", "max", "min", "product"]
@@ -106,6 +106,7 @@ class TypedReduction(Lines):
     """
 
     kind = "rows"
+    dynamic_fields = ("rows", "columns", "source", "target")
     mode: TypedMode
     rows: int
     columns: int
@@ -130,10 +131,6 @@ class TypedReduction(Lines):
     def lanes(self) -> int:
         """Return the vector width."""
         return self.host.lanes if self.domain == "float" else max(1, self.host.lanes // 2)
-
-    def dynamic(self, sizes: Sizes) -> Self:
-        dynamic = self.with_dynamic(sizes, "rows", "columns", "source", "target")
-        return derived(dynamic, block=sizes.dynamic_count(self.block))
 
     def emit(self, module: Module) -> None:
         f, (source, target), chunk = start(module, self, 2)

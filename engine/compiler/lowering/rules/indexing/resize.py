@@ -86,7 +86,7 @@ def lower_onnx_resize(context: Context) -> Lowered:
     target = channels_last((*shape[:2], *(found[axis].indices.shape[1] for axis in axes)), dtype=x.dtype)
     image, copies = context.image(turned)
     whole = derived(target, as_image(target.meta))
-    kernel, table = _kernel(context, turned.shape, image, whole, [found[axis] for axis in axes], Epilogue())
+    kernel, table = _filled(context, turned.shape[2], image, whole, [found[axis] for axis in axes], Epilogue())
     order = np.argsort([*kept, *axes])
     spread = target.meta.reshape(*(x.shape[axis] for axis in kept), *target.shape[2:])
     result = derived(target, spread.transpose(order))
@@ -104,7 +104,7 @@ def _resampled(context: Context, x: View, taps: list[Taps]) -> Lowered:
     if not before and len(result.fused.operators) == 1 and all(map(_repeats, taps, x.shape[2:])):
         return result.lowered(_repeated(context, x, result.target))
     image, copies = context.image(x)
-    kernel, table = _kernel(context, x.shape, image, result.image, taps, result.epilogue)
+    kernel, table = _filled(context, x.shape[2], image, result.image, taps, result.epilogue)
     return result.lowered(*before, *copies, result.step(kernel, [image, table]))
 
 
@@ -154,8 +154,6 @@ def _symbolic_onnx_axes(layer: OnnxResize, x: View, operands: Sequence[object]) 
 
 def _resampled_in_run(context: Context, x: View, axes: Sequence[TableAxis]) -> Lowered:
     """Resample images of symbolic sizes by a table made at run time, unless elements are repeated."""
-    if math.prod(axis.taps for axis in axes) > MAX_TAPS:
-        raise NotLoweredError("there is no kernel for this many taps")
     result = context.fuse(as_image, is_image=True)
     if len(result.fused.operators) == 1 and all(map(_repeats_in_run, axes)):
         return result.lowered(_repeated(context, x, result.target))
@@ -164,20 +162,9 @@ def _resampled_in_run(context: Context, x: View, axes: Sequence[TableAxis]) -> L
         host=context.host, axes=tuple(axes), is_weighted=any(axis.method not in ("stay", "nearest") for axis in axes)
     )
     image, copies = context.image(x)
-    kernel = Resize(
-        batch=result.image.shape[0],
-        rows=result.image.shape[2],
-        columns=result.image.shape[3],
-        channels=x.shape[1],
-        taps=(axes[-2].taps, axes[-1].taps),
-        planes=(axes[0].size, axes[0].count) if len(axes) == 3 else None,
-        plane_taps=axes[0].taps if len(axes) == 3 else 1,
-        is_weighted=filling.is_weighted,
-        source=dense_strides(image),
-        target=dense_strides(result.image),
-        host=context.host,
-        epilogue=result.epilogue,
-    )
+    planes = (axes[0].size, axes[0].count) if len(axes) == 3 else None
+    options = {"is_weighted": filling.is_weighted, "epilogue": result.epilogue}
+    kernel = _kernel(context, planes, image, result.image, [axis.taps for axis in axes], **options)
     table = row_major((filling.floats,), FLOAT32)
     return result.lowered(*copies, context.step(filling, table), result.step(kernel, [image, table]))
 
@@ -209,7 +196,7 @@ def _along(context: Context, x: View, taps: Sequence[Taps], axis: int, steps: li
     target = channels_last((*x.shape[:2], *(each.indices.shape[1] for each in one)), dtype=x.dtype)
     image, copies = context.image(x)
     whole = derived(target, as_image(target.meta))
-    kernel, table = _kernel(context, x.shape, image, whole, one, Epilogue())
+    kernel, table = _filled(context, x.shape[2], image, whole, one, Epilogue())
     steps += [*copies, context.step(kernel, image, table, whole)]
     return target
 
@@ -219,36 +206,43 @@ def _identity_taps(size: int) -> Taps:
     return Taps(indices=np.arange(size)[None])
 
 
-def _kernel(
-    context: Context, shape: Sequence[int], image: View, target: View, taps: list[Taps], epilogue: Epilogue
+def _filled(
+    context: Context, depth: int, image: View, target: View, taps: list[Taps], epilogue: Epilogue
 ) -> tuple[Resize, View]:
     """Return the kernel and its table.
 
     Args:
-        shape: (N, C, *S) of the operand.
+        depth: size of the operand along its first axis; that of planes where there are three.
     """
-    if math.prod(len(each.indices) for each in taps) > MAX_TAPS:
-        raise NotLoweredError("there is no kernel for this many taps")
-    sizes = [each.indices.shape[1] for each in taps]
+    planes = (depth, taps[0].indices.shape[1]) if len(taps) == 3 else None
     if len(taps) == 1:  # a row
         taps = [Taps(indices=np.zeros((1, 1), np.int64)), *taps]
     is_weighted = any(each.weights is not None for each in taps)
-    kernel = Resize(
-        batch=target.shape[0],
-        rows=target.shape[2],
-        columns=target.shape[3],
-        channels=shape[1],
-        taps=(len(taps[-2].indices), len(taps[-1].indices)),
-        planes=(shape[2], sizes[0]) if len(taps) == 3 else None,
-        plane_taps=len(taps[0].indices) if len(taps) == 3 else 1,
-        is_weighted=is_weighted,
+    counts = [len(each.indices) for each in taps]
+    kernel = _kernel(context, planes, image, target, counts, is_weighted=is_weighted, epilogue=epilogue)
+    table = kernel.pack(*((each.indices, _weights(each, context.dtype) if is_weighted else None) for each in taps))
+    return kernel, constant(table)
+
+
+def _kernel(
+    context: Context, planes: tuple[int, int] | None, image: View, target: View, taps: Sequence[int], **options: Any
+) -> Resize:
+    if math.prod(taps) > MAX_TAPS:
+        raise NotLoweredError("there is no kernel for this many taps")
+    n, channels, rows, columns = target.shape
+    return Resize(
+        batch=n,
+        rows=rows,
+        columns=columns,
+        channels=channels,
+        taps=(taps[-2], taps[-1]),
+        planes=planes,
+        plane_taps=taps[0] if planes else 1,
         source=dense_strides(image),
         target=dense_strides(target),
         host=context.host,
-        epilogue=epilogue,
+        **options,
     )
-    table = kernel.pack(*((each.indices, _weights(each, context.dtype) if is_weighted else None) for each in taps))
-    return kernel, constant(table)
 
 
 def _repeats(taps: Taps, size: int) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -160,30 +160,11 @@ def lower_lp_pool(context: Context) -> Lowered:
         power(Operand(0), Number(layer.norm_type)), x, target=channels_last(x.shape, dtype=x.dtype)
     )
     means = channels_last(context.result_spec.sizes, dtype=x.dtype)
-    composition.steps.append(averaged(context, powers, means, windows_of(layer, x, means.shape[2:])))
+    image, target = (derived(view, as_image(view.meta)) for view in (powers, means))
+    axes = windows_of(layer, x, means.shape[2:])
+    composition.steps.append(context.step(_kernel(context, image, target, "average", axes), image, target))
     taps = math.prod(window.kernel for window in layer.windows)
     return composition.finish(power(apply("mul", Operand(0), taps), Number(1 / layer.norm_type)), means)
-
-
-def averaged(
-    context: Context, source: View, target: View, axes: Sequence[WindowAxis], *, divisor: int | None = None
-) -> KernelStep:
-    """Return the step that writes the mean of every window of (N, C, *S) to another tensor, both channels-last."""
-    image, result = (derived(view, as_image(view.meta)) for view in (source, target))
-    depth, down, across = three(axes)
-    kernel = PoolKernel(
-        mode="average",
-        batch=result.shape[0],
-        channels=image.shape[1],
-        depth=depth,
-        down=down,
-        across=across,
-        divisor=divisor,
-        source=dense_strides(image),
-        target=dense_strides(result),
-        host=context.host,
-    )
-    return context.step(kernel, image, result)
 
 
 def _operand(context: Context, spatial_rank: int) -> View:
@@ -205,24 +186,28 @@ def pooled(
     """Lower the largest or the mean element of windows of images (N, C, *S)."""
     image, copies = context.image(x)
     result = fuse_images(context, len(axes))
-    n, channels = result.image.shape[:2]
+    options = {"counts_padding": counts_padding, "divisor": divisor, "epilogue": result.epilogue}
+    kernel = _kernel(context, image, result.image, mode, axes, **options)
+    return result.lowered(*copies, result.step(kernel, [image]))
+
+
+def _kernel(
+    context: Context, image: View, target: View, mode: Mode, axes: Sequence[WindowAxis], **options: Any
+) -> PoolKernel:
     depth, down, across = three(axes)
-    kernel = PoolKernel(
+    return PoolKernel(
         mode=mode,
-        batch=n,
-        channels=channels,
+        batch=target.shape[0],
+        channels=image.shape[1],
         depth=depth,
         down=down,
         across=across,
-        counts_padding=counts_padding,
-        divisor=divisor,
         source=dense_strides(image),
-        target=dense_strides(result.image),
+        target=dense_strides(target),
         numbers=image.dtype.name if image.dtype in BYTES else FLOAT,
         host=context.host,
-        epilogue=result.epilogue,
+        **options,
     )
-    return result.lowered(*copies, result.step(kernel, [image]))
 
 
 def mean_of_pixels(context: Context, x: View, *, is_image: bool, of: Of = "mean") -> Lowered:
