@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from engine.errors import ShapeError
+from engine.layers.definition.composite import CallLayer, Composite
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
-from engine.layers.linear.matmul import matmul
+from engine.layers.elementwise.arithmetic import Add
+from engine.layers.linear.matmul import Matmul, matmul
 from engine.layers.operands.axes import may_equal
 from engine.layers.operands.fitting import check_shape
 from engine.layers.operands.precision import working_dtype
+from engine.layers.shape.shape import Flatten, Squeeze, Unflatten, Unsqueeze
 from engine.promotion import broadcast_shapes, cast, promote_types
-from engine.tensor import Array, Dim, Shape, TensorSpec, format_shape, product
+from engine.tensor import Array, Dim, Shape, TensorSpec, format_shape
 
 
 @register(
@@ -80,7 +85,7 @@ def apply_linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
 
 
 @register("aten::bilinear")
-class Bilinear(Layer):
+class Bilinear(Composite):
     """input1 @ weight[o] @ input2 + bias[o] for every output o.
 
     Shapes:
@@ -94,19 +99,14 @@ class Bilinear(Layer):
         shape = self._shape(input1.shape, input2.shape, weight.shape, None if bias is None else bias.shape)
         return TensorSpec(shape, dtype)
 
-    def forward(self, input1: Array, input2: Array, weight: Array, bias: Array | None = None) -> Array:
-        dtype = promote_types(promote_types(input1.dtype, input2.dtype), weight.dtype)
+    def compose(self, call: CallLayer, input1: Array, input2: Array, weight: Array, bias: Array | None = None) -> Any:
         self._shape(input1.shape, input2.shape, weight.shape, None if bias is None else bias.shape)
-        a, b, w = (cast(each, working_dtype(dtype)) for each in (input1, input2, weight))
-        outputs, i, j = w.shape
-        half = apply_linear(b, w.reshape(outputs * i, j)).reshape(*b.shape[:-1], outputs, i)
-        result = (half @ a[..., None])[..., 0]
-        return cast(result if bias is None else result + cast(bias, w.dtype), dtype)
-
-    def flops(self, output: TensorSpec, *operands: object) -> int:
-        weight = operands[2] if len(operands) > 2 else None
-        rows = product(output.shape[:-1]) or 0
-        return 2 * rows * (weight.size or 0) if isinstance(weight, TensorSpec) else 0
+        outputs, i, _ = weight.shape
+        half = call(Linear(), input2, call(Flatten(end_dim=1), weight))
+        halves = call(Unflatten(dim=-1, sizes=(outputs, i)), half)
+        result = call(Matmul(), halves, call(Unsqueeze(dim=(-1,)), input1))
+        result = call(Squeeze(dim=(-1,)), result)
+        return result if bias is None else call(Add(), result, bias)
 
     def _shape(self, input1: Shape, input2: Shape, weight: Shape, bias: Shape | None) -> tuple[Dim, ...]:
         fits = len(weight) == 3 and all(

@@ -22,6 +22,7 @@ from engine.layers.elementwise.comparison import Predicate
 from engine.layers.indexing.masking import MaskedFill
 from engine.layers.operands.axes import checked_axes, sizes
 from engine.layers.operands.precision import INT64, check_ordered, summed_dtype, working_dtype
+from engine.layers.shape.shape import Reshape
 from engine.promotion import Category, cast, dtype_category, float_dtype
 from engine.tensor import Array, Dim, DType, Shape, TensorSpec, dtype_name, format_shape
 
@@ -115,7 +116,7 @@ class Sum(Reduction):
 
 
 @register("aten::sum_to_size", positional=("input", "size"))
-class SumToSize(Layer):
+class SumToSize(Composite):
     """The sum over the dimensions along which a tensor of this size would be repeated: the reverse of expand.
 
     Raises:
@@ -128,12 +129,9 @@ class SumToSize(Layer):
         axes = self.axes(input.shape)
         return TensorSpec(self.size, Sum(dim=axes).infer(input).dtype if axes else input.dtype)
 
-    def forward(self, input: Array) -> Array:
+    def compose(self, call: CallLayer, input: Array) -> Any:
         axes = self.axes(input.shape)
-        return (Sum(dim=axes).forward(input) if axes else input).reshape(sizes(self.size))
-
-    def flops(self, output: TensorSpec, *operands: Any) -> int:
-        return operands[0].size or 0
+        return call(Reshape(shape=self.size), call(Sum(dim=axes), input) if axes else input)
 
     def axes(self, shape: Shape) -> tuple[int, ...]:
         """Return the dimensions of an input of this shape that are summed over."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.compiler.kernels.indexing.gather import ELEMENTS, ElementGather, IndexOperand
+from engine.compiler.kernels.indexing.gather import ELEMENTS
 from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.rules.indexing.gather import Slot, gather_step
 from engine.compiler.lowering.rules.registry import FALLBACKS, KERNEL_RULES
 from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, derived
 from engine.compiler.storage import FLOAT32, View, constant, row_major
@@ -65,16 +66,9 @@ def lower_constant_gather(context: Context) -> Lowered:
     target = context.allocate(is_image=False) if spec.dtype == FLOAT32 else row_major(spec.sizes, spec.dtype)
     if not target.is_row_major:
         target = row_major(spec.sizes, spec.dtype)
-    kernel = ElementGather(
-        sizes=(places.size,),
-        target=(1,),
-        source=(0,),
-        positions=(IndexOperand(strides=(1,), bits=32, size=source.meta.size, step=1, wraps=False),),
-        element=spec.dtype.itemsize,
-        host=context.host,
-    )
     index = constant(np.where(places == 0, source.meta.size, places).astype(np.int32).reshape(-1) - 1)
-    return context.lowered(target, *steps, context.step(kernel, target, source, index))
+    flat = derived(target, target.meta.reshape(-1))
+    return context.lowered(target, *steps, gather_step(context, flat, source, [0], [Slot(index, 0)]))
 
 
 def _places(layer: Layer, arguments: list[object], dtype: DType) -> tuple[Array, Array]:

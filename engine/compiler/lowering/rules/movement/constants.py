@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from engine.compiler.kernels.indexing.arange import COUNTED, ArithmeticSequence
-from engine.compiler.kernels.indexing.gather import IndexOperand
-from engine.compiler.kernels.indexing.scatter import ElementScatter
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.rules.indexing.gather import BITS, indices_of
+from engine.compiler.lowering.rules.indexing.gather import Slot, indices_of
+from engine.compiler.lowering.rules.indexing.scatter import scattered
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, derived
 from engine.compiler.storage import View, constant, row_major
@@ -96,25 +95,8 @@ def _integer(context: Context, index: int, default: int) -> int:
 def lower_one_hot(context: Context) -> Lowered:
     """Lower zeros with a 1 at each index."""
     spec, index = _spec(context), indices_of(context.argument(0), context)
-    target = row_major(spec.sizes, INT64)
+    target, sizes = row_major(spec.sizes, INT64), index.shape or (1,)
     zeros, one = (constant(np.asarray(number, INT64)) for number in (0, 1))
     clear = context.copy(derived(zeros, zeros.meta.broadcast_to(spec.sizes)), target)
-    kernel = ElementScatter(
-        sizes=index.shape or (1,),
-        target=target.strides[:-1] or (0,),
-        source=(0,) * max(len(index.shape), 1),
-        positions=(
-            IndexOperand(
-                strides=index.strides or (0,),
-                bits=BITS[index.dtype.name],
-                size=spec.sizes[-1],
-                step=target.strides[-1],
-                wraps=False,
-            ),
-        ),
-        mode="set",
-        dtype="int64",
-        disjoint_loops=max(len(index.shape), 1),
-        host=context.host,
-    )
-    return context.lowered(target, clear, context.step(kernel, target, one, index))
+    slot = Slot(derived(index, index.meta.reshape(sizes)), len(spec.sizes) - 1)
+    return scattered(context, target, [clear], sizes, target.strides[:-1] or (0,), [slot], one, "set")

@@ -14,7 +14,7 @@ from engine.compiler.lowering.terms.functions import power
 from engine.compiler.storage import View
 from engine.layers.definition.layer import Layer
 from engine.layers.reduction.deviation import Deviation, Norm, Variance
-from engine.layers.reduction.reduction import LogSumExp, Reduction, SumToSize
+from engine.layers.reduction.reduction import LogSumExp, Reduction
 
 X, Y = Operand(0), Operand(1)
 
@@ -33,16 +33,6 @@ def _operand(context: Context) -> tuple[View, list[int]]:
 def _result(composition: Composition, tree: Expr, *reduced: View) -> Lowered:
     """Lower an expression of reduced tensors."""
     return composition.finish(tree, *map(composition.as_result, reduced))
-
-
-@kernels_for(SumToSize, doubles=True)
-def lower_sum_to_size(context: Context) -> Lowered:
-    """Lower sums over the dimensions along which a smaller tensor would be broadcast."""
-    x, layer, composition = context.tensor(0), context.layer(SumToSize), Composition(context)
-    if context.result_spec.dtype != context.dtype:
-        raise NotLoweredError("there is no kernel for a reduction to another dtype")
-    axes = layer.axes(x.shape)
-    return _result(composition, X, composition.reduce(x, axes, "sum") if axes else x)
 
 
 @kernels_for(LogSumExp, doubles=True)
