@@ -177,6 +177,12 @@ class Context:
         """Return the step of a copy between views of one shape."""
         return copy(source, target, [self.op.name], self.lowering.host)
 
+    def copied(self, source: View, steps: list[KernelStep]) -> View:
+        """Return a contiguous copy of a view, and add the step that makes it."""
+        target = row_major(source.shape, source.dtype)
+        steps.append(self.copy(source, target))
+        return target
+
     def allocate(self, *, is_image: bool | None = None) -> View:
         """Allocate the first result; channels-last where its neighbours are, unless the caller says otherwise."""
         return self.lowering.allocate(self.op.outputs[0], is_image)

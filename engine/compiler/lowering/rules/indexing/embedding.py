@@ -11,7 +11,7 @@ from engine.compiler.kernels.indexing.gather import Gather
 from engine.compiler.lowering.context import Context, as_rows
 from engine.compiler.lowering.rules.indexing.gather import BITS, indices_of
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.steps import Lowered, NotLoweredError
+from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError
 from engine.compiler.storage import FLOAT32, View, row_major
 from engine.ir.strided import Strided
 from engine.layers.linear.embedding import Embedding, EmbeddingBag
@@ -74,10 +74,8 @@ def lower_embedding(context: Context) -> Lowered:
     indices = context.lowering.stored(indices) if isinstance(indices, np.ndarray) else indices
     if not isinstance(indices, View) or indices.dtype not in _BITS or not indices.meta.size:
         raise NotLoweredError("its indices are not int32 or int64, or have no elements")
-    copies = []
-    if not indices.is_row_major:
-        copies.append(context.copy(indices, aside := row_major(indices.shape, indices.dtype)))
-        indices = aside
+    copies: list[KernelStep] = []
+    indices = indices if indices.is_row_major else context.copied(indices, copies)
     if table is None:
         raise NotLoweredError("the rows of its table are not contiguous")
     rows, columns = table.shape

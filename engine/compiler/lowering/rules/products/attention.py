@@ -26,7 +26,7 @@ from engine.compiler.lowering.rules.products.attention_operands import (
 )
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, derived
-from engine.compiler.storage import FLOAT32, View, row_major, spaced_rows
+from engine.compiler.storage import FLOAT32, View, spaced_rows
 from engine.graph.operand import RuntimeOperand
 from engine.ir.dims import is_symbolic
 from engine.layers.attention.attention import MaskedAttention, ScaledDotProductAttention
@@ -212,9 +212,7 @@ def _in_rows(context: Context, value: View, steps: list[KernelStep]) -> View:
     """Return values with contiguous rows, and add the copy this may take."""
     if value.strides[-1] == 1 or value.shape[-1] == 1:
         return value
-    copied = row_major(value.shape, FLOAT32)
-    steps.append(context.copy(value, copied))
-    return copied
+    return context.copied(value, steps)
 
 
 def _in_lines(context: Context, mask: MaskView, steps: list[KernelStep]) -> View:
@@ -223,7 +221,5 @@ def _in_lines(context: Context, mask: MaskView, steps: list[KernelStep]) -> View
     if view.shape and view.shape[-1] > 1 and view.strides[-1] not in (0, 1):
         if mask.kind != "add":
             raise NotLoweredError("the rows of its mask are not contiguous")
-        copied = row_major(view.shape, FLOAT32)
-        steps.append(context.copy(view, copied))
-        view = copied
+        view = context.copied(view, steps)
     return derived(view, view.meta.reshape((1,) * (2 - len(view.shape)) + view.shape))

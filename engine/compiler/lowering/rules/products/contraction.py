@@ -9,7 +9,7 @@ from engine.compiler.lowering.fusion import unfused
 from engine.compiler.lowering.rules.indexing.gather import BITS, indices_of
 from engine.compiler.lowering.rules.products.matmul import product
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.steps import Lowered, NotLoweredError
+from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError
 from engine.compiler.storage import FLOAT32, row_major
 from engine.layers.linear.matmul import GroupedMatmul
 
@@ -23,11 +23,9 @@ def lower_grouped_matmul(context: Context) -> Lowered:
     spec = context.lowering.spec(context.op.outputs[0])
     if spec is None or spec.dtype != FLOAT32 or not matrices.size or not ends.is_row_major:
         raise NotLoweredError("its shape is known only at run time, or it has no elements")
-    steps = []
+    steps: list[KernelStep] = []
     if x.strides[1] != 1:
-        copied = row_major(x.shape, x.dtype)
-        steps.append(context.copy(x, copied))
-        x = copied
+        x = context.copied(x, steps)
     rows, (groups, terms, columns) = x.shape[0], matrices.shape
     tile_rows, vectors = choose_product_tile(context.host, rows, columns, terms)
     target = row_major(spec.sizes, FLOAT32)

@@ -102,8 +102,7 @@ def multiply_frames(
     if frames.shape[0] == 1 and frames.strides[-1] in (0, 1):
         rows = derived(frames, frames.meta[0])
     else:
-        copied = row_major(frames.shape, FLOAT32)
-        composition.steps.append(context.copy(frames, copied))
+        copied = context.copied(frames, composition.steps)
         rows = derived(copied, copied.meta.reshape(-1, size))
     result = Result.of(unfused(context.op), lines, rows_as_image, context.lowering.fault_flag)
     composition.steps.append(linear_step(context, result, rows, weight, bias))

@@ -134,7 +134,7 @@ def _steps(context: Context, left: View, right: View, form: _Form, result: Resul
     if _is_packed_once(a, b):
         return [*steps, *_by_rows(context, result, a, b)]
     if not is_supported_layout(context.host, b.shape[-2:], b.strides[-2:], vectors):
-        b = _copied(context, b, steps)
+        b = context.copied(b, steps)
     a, spacing = spaced(context, a, columns)
     steps.extend(spacing)
     kernel = Product(
@@ -218,7 +218,7 @@ class _Form:
         found = wide.derive(wide.meta.reshape(*self.stack, *sizes))
         if found is not None:
             return found
-        copied = _copied(context, wide, steps)  # its batch strides do not fit two dimensions
+        copied = context.copied(wide, steps)  # its batch strides do not fit two dimensions
         return View(copied.storage, copied.meta.reshape(*self.stack, *sizes))
 
 
@@ -271,12 +271,6 @@ def _bias(context: Context, value: object) -> Array | None:
 def _turned(view: View) -> View:
     """Return the last two dimensions exchanged."""
     return derived(view, view.meta.swapaxes(-1, -2))
-
-
-def _copied(context: Context, view: View, steps: list[KernelStep]) -> View:
-    copied = row_major(view.shape, view.dtype)
-    steps.append(context.copy(view, copied))
-    return copied
 
 
 def _matrix(view: View) -> Matrix:

@@ -118,9 +118,7 @@ def _scanned(
     if is_reverse:
         x = derived(x, x.meta.flip(axis))
     if not x.is_row_major:
-        copied = row_major(x.shape, x.dtype)
-        composition.steps.append(context.copy(x, copied))
-        x = copied
+        x = context.copied(x, composition.steps)
     if not target.is_row_major:
         raise NotLoweredError("the memory of its result is not contiguous")
     if not is_reverse and not is_exclusive:
@@ -161,9 +159,7 @@ def lower_running_extreme(context: Context) -> Lowered:
         raise NotLoweredError("its operand is a scalar, or its results are a list")
     axis = checked_axis(layer.dim, len(x.shape))
     if not x.is_row_major:
-        copied = row_major(x.shape, x.dtype)
-        composition.steps.append(context.copy(x, copied))
-        x = copied
+        x = context.copied(x, composition.steps)
     elements, places = row_major(x.shape, x.dtype), row_major(x.shape, INT64)
     kernel = RunningExtreme(
         is_largest=isinstance(layer, CumMax),

@@ -147,9 +147,7 @@ def _standardised(composition: Composition, x: View, rows: int, eps: float) -> V
     """Return (x - mean) / sqrt(var + eps) over so many rows of elements in logical order."""
     lines = composition.shaped(x, (rows, math.prod(x.shape) // rows))
     if lines.shape[1] > 1 and lines.strides[1] != 1:
-        copied = row_major(lines.shape, lines.dtype)
-        composition.steps.append(composition.context.copy(lines, copied))
-        lines = copied
+        lines = composition.context.copied(lines, composition.steps)
     target = row_major(lines.shape, lines.dtype)
     strides = lines.strides[0], target.strides[0]
     kernel = Kernel.of(lines.shape, strides, composition.context.host, eps=eps, is_centred=True)

@@ -170,8 +170,7 @@ def _reduced_between(context: Context, x: View, axes: list[int], of: Of) -> Lowe
     steps: list[KernelStep] = []
     image = x.derive(x.meta.reshape(outer, pixels, channels).transpose(0, 2, 1)[:, :, None, :])
     if image is None or image.strides[1] > 1:
-        copied = row_major(x.shape, x.dtype)
-        steps.append(context.copy(x, copied))
+        copied = context.copied(x, steps)
         image = copied.derive(copied.meta.reshape(outer, pixels, channels).transpose(0, 2, 1)[:, :, None, :])
     if image is None:
         raise NotLoweredError("the rows of its operand are not contiguous")
