@@ -39,22 +39,25 @@ from tests.engine.layers.samples import all_samples
 PAGE: Final = Path(__file__).with_name("core-operators.md")
 _HEAD: Final = """# Core operators
 
-PNNX writes one operator under many names. The engine has {cores} core operators: each with one layer, which is its
-definition in numpy, one shape rule and one dtype rule. The other {aliases} names of [operators](operators.md) are
-aliases with an argument mapping (`engine/layers/aliases.py`); {composites} operators are written in core operators
-(`engine/layers/definition/composite.py`), and compiled as those. A file keeps the names it has. Written by
-`python docs/generate_core_operators.py`, do not edit.
+PNNX files contain the same operator under several names. The engine has {cores} core operators. Each is defined by one
+layer, with a numpy implementation, a shape rule and a dtype rule. The other {aliases} names on the page of
+[operators](operators.md) are aliases with another order or other names of arguments (`engine/layers/aliases.py`).
+{composites} more operators are composed of core operators (`engine/layers/definition/composite.py`), and are compiled
+as those. Reading a file does not change its names. The page is written by `python docs/generate_core_operators.py`, do
+not edit it.
 
-- *shape*, *dtype*: of the (first) result. *as input*: those of the first operand. *broadcast*: of all operands, by
-  numpy's rules. *promoted*: their common dtype. *float*: that, but float32 for integers. *by parameters*: see
-  the layer.
-- *ONNX*: operators whose translation makes it; `com.microsoft` is left out.
-- *compiled*: as on the page of [operators](operators.md).
+| column | meaning |
+|---|---|
+| shape, dtype | those of the (first) result |
+| | *as input*: those of the first operand; *broadcast*: of all operands, by numpy's rules |
+| | *promoted*: the common dtype; *float*: the common dtype, but float32 for integers; *by parameters*: see the layer |
+| ONNX | ONNX operators that are translated to it, without those of `com.microsoft` |
+| compiled | as on the page of [operators](operators.md) |
 """
 _COLUMNS: Final = ("operator", "aliases", "shape", "dtype", "ONNX", "compiled")
 _DECOMPOSED: Final = """## Decomposed
 
-| operator | aliases | written in | ONNX |
+| operator | aliases | composed of | ONNX |
 | --- | --- | --- | --- |
 """
 _BY_PARAMETERS: Final = "by parameters"

@@ -32,35 +32,46 @@ PAGE: Final = Path(__file__).with_name("operators.md")
 _LAYERS: Final = "engine.layers."
 _HEAD: Final = """# Operators
 
-{types} operator types, {layers} layers; written by `python docs/generate_operators.py`, do not edit. One of your own:
-[custom-operators.md](custom-operators.md).
+This page lists the {types} operator types that the engine supports, by family. They are defined by {layers} layers
+(classes with a numpy implementation). If a type is missing, define a [custom operator](custom-operators.md). The page
+is written by `python docs/generate_operators.py`, do not edit it.
 
-An operand with `= value` may be absent. Any operand may also be stored with the operator as an attribute (`@weight`)
-or be given as a parameter (`other=2`), and any parameter may come as an operand (`$dim=7`). *Core*: the
-[core operator](core-operators.md) that several types are names of. Types that begin with `aten::` take everything in
-the order of PyTorch's own schema. *Fixed* parameters belong to the type; *not needed* ones are ignored; *if* names
-the parameter that says whether an attribute is stored. Reference: runs on numpy, compared with PyTorch's recorded
-answers.
+| column | meaning |
+|---|---|
+| type | operator types in the model file; types in one row are equivalent |
+| core | the [core operator](core-operators.md), if several types are names of the same operator |
+| operands | inputs; an operand with `= value` may be omitted |
+| parameters | with type and default; *fixed* parameters belong to the type, *not needed* ones are ignored |
+| attributes | stored tensors; *if* names the parameter that tells whether the tensor is stored |
+| reference | ✔: the numpy implementation is tested against recorded results of PyTorch |
+| compiled | how the [compiler](compiler.md) computes the operator in float32, see below |
 
-Compiled, for float32 ([compiler.md](compiler.md)): *kernel*: machine code of its own. *map*: element-wise, part of the
-kernel that makes its operand where it can be, else a kernel with others of its kind. *view*: costs nothing where
-strides can say it, else a copy. *constant*: known before the run. *decomposed*: written in other operators, which are
-compiled. –: its numpy layer runs between kernels, for the
-reason below the table. A rule may
-decline some parameters; `GET /graph` says so of the model at hand, and why. Whatever only depends on constants, or has
-nothing to do with tensors, is computed before the run.
+Any operand may also be stored as an attribute (`@weight`) or be a number in the file (`other=2`), and any parameter
+may be an operand (`$dim=7`). Types that begin with `aten::` have the arguments of PyTorch's schema, in its order.
+
+| compiled | meaning |
+|---|---|
+| kernel | it has a separate kernel |
+| map | element-wise: fused into the kernel that produces its operand, or into a kernel with other such operators |
+| view | no computation if strides can describe the result, otherwise a copy |
+| constant | computed before the run |
+| decomposed | replaced by other operators, which are compiled |
+| – | numpy computes it between kernels, for the reason below the table |
+
+The compiler may not support some parameters of an operator; `GET /graph` shows the reason for a given model.
+Operators that depend only on constants are computed before the run.
 """
 _ONNX: Final = "onnx."
 _SHARED: Final = "engine.layers.onnx.elementwise.activation"
 _ONNX_HEAD: Final = """# ONNX
 
-What pnnx leaves of an ONNX model under its own name, by the families of the standard: forms for which it has no
-pattern, and operators without a counterpart in PyTorch. They take ONNX's operands in ONNX's order and its attributes as
-parameters; what moved from attribute to operand over the years may come as either, and where an optional operand or
-result was left out, the others are told by rank, dtype and annotation. Held against the answers of the standard's own
-tests and of onnxruntime. `Loop`, `Scan`, `SequenceMap` and an `If` without a constant condition are refused, for pnnx
-does not write their bodies; so are single constants other than float32, int32, int64 and bool, and operators of other
-domains (`custom_op.*`), for it drops those, too. ([exporting.md](exporting.md#from-onnx))
+The following sections list ONNX operators that keep their ONNX name when pnnx converts an ONNX model: operators without
+an equivalent in PyTorch, and forms that pnnx does not recognise. They have the inputs of ONNX in the same order, and
+the attributes of ONNX as parameters. An attribute that later became an input may be either. If optional inputs or
+outputs are omitted, the others are identified by rank, dtype and the shapes in the file. The numpy implementations are
+tested against the tests of the ONNX standard and against onnxruntime. Not supported in files written by pnnx, because
+[it loses their content](exporting.md#from-onnx): `Loop`, `Scan`, `SequenceMap`, `If` without a constant condition,
+scalar constants other than float32, int32, int64 and bool, and operators of other domains (`custom_op.*`).
 """
 _TITLES: Final = ("type", "computes", "core", "operands", "parameters", "attributes", "reference", "compiled")
 

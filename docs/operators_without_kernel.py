@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-_RANDOM: Final = "every run draws anew from numpy's generator, which seeds and the tests' answers are tied to"
-_NO_TENSORS: Final = "numbers, lists and the like, no elements of tensors; worked out before the run where that can be"
-_CONSTANT: Final = "depends on no tensor, so it is computed before the run, but where a size is known only in it"
-_LENGTH: Final = "how long the result is depends on values, and memory is laid out before the run"
-_RARE: Final = "rare in networks; a rule is yet to be written"
-_INTEGERS: Final = "kernels compute in float32; those of quantised integers are yet to be written"
-_ONNX_FORM: Final = (
-    "what pnnx leaves in ONNX's form; PyTorch's operator of the same meaning has a kernel, or the reason it has none"
-)
+_RANDOM: Final = "random numbers come from the generator of numpy, so that seeds give the same results"
+_NO_TENSORS: Final = "they compute numbers and lists, not tensors; computed before the run if possible"
+_CONSTANT: Final = "they depend on no tensor, so they are computed before the run, unless a size is unknown until then"
+_LENGTH: Final = "the size of the result depends on values, but memory is planned before the run"
+_RARE: Final = "rare in networks, not yet compiled"
+_INTEGERS: Final = "kernels for PyTorch's quantised tensors do not exist yet"
+_ONNX_FORM: Final = "not compiled in the ONNX form; the equivalent PyTorch operator is, or has a reason above"
 
 REASONS: Final = {
     "creation.container": _NO_TENSORS,
@@ -34,7 +32,7 @@ REASONS: Final = {
     "linear.product": _RARE,
     "linear.square": _RARE,
     "linear.triangular": _RARE,
-    "sorting.order_statistics": "how many elements are equal is yet to be counted",
+    "sorting.order_statistics": "counting equal elements is not yet compiled",
     "sorting.searching": _LENGTH + "; the others are rare",
     "pooling.fractional_pool": _RANDOM,
     "quantised.quantise": _INTEGERS,
@@ -45,11 +43,11 @@ REASONS: Final = {
     "signal.window_functions": _CONSTANT,
     "vision.interpolate": _RARE,
     "vision.nms": _LENGTH,
-    "onnx.products.quantise": "the pass `integer_products` makes what has kernels of them, where weights are stored",
+    "onnx.products.quantise": "the pass `integer_products` replaces those with stored weights by compiled ones",
     "onnx.control.sequence": _NO_TENSORS,
     "onnx.creation.creation": _CONSTANT,
     "onnx.creation.window_functions": _CONSTANT,
-    "onnx.vision.regions": _LENGTH + "; borders that values round are rare",
+    "onnx.vision.regions": _LENGTH + "; the others are rare",
 }
 """Module below ``engine.layers`` -> why those of its types that have none have no kernel."""
 
