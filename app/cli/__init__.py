@@ -98,6 +98,10 @@ def _spelled(flag: str, action: argparse.Action, is_on: bool) -> Iterator[str]:
         yield f"--{flag.removeprefix('--no-')}" if flag.startswith("--no-") else f"--no-{flag.removeprefix('--')}"
 
 
+# A module cannot be named by a keyword.
+_MODULES: Final = {"import": "moving_in"}
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program and return its exit status; ``argv`` excludes the program's name."""
     for stream in (sys.stdout, sys.stderr):
@@ -142,7 +146,7 @@ def _without_arguments(parser: argparse.ArgumentParser, given: Sequence[str]) ->
 
 def _import(name: str) -> Any:
     """Import a module of this package that needs numpy; the number of threads has been set by now."""
-    return import_module(f"{__name__}.{name}")
+    return import_module(f"{__name__}.{_MODULES.get(name, name)}")
 
 
 def _discard_output() -> None:

@@ -233,6 +233,15 @@ def _quantize(parser: ArgumentParser) -> None:
     parser.add_argument("--output", metavar="DIR", help="write the pair to this folder instead of the store")
 
 
+def _import(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "source",
+        metavar="SOURCE",
+        help="folder of Hugging Face with model.onnx, .mar archive, or .onnx file",
+    )
+    parser.add_argument("--name", metavar="NAME", help="name of the model in the store; default: that of the source")
+
+
 def _cache(parser: ArgumentParser) -> None:
     parser.add_argument("action", choices=("list", "clear"), metavar="ACTION", help="list or clear")
 
@@ -438,6 +447,18 @@ the result. Importing a Python file runs it. Without --output the pair becomes t
 the store, provided that its outputs match the original model's.
 """,
         configure=_export,
+        settings=("store", "plugins"),
+    ),
+    "import": Verb(
+        summary="put a model of another tool into the store, with its config.toml",
+        examples="""  pnnx-serve import all-MiniLM-L6-v2/ --name minilm
+  pnnx-serve import densenet161.mar
+  pnnx-serve import yolov8n.onnx
+
+Labels, sizes, means, pooling and limits are read from the files of the source. The model becomes the next version of
+its name in the store; a config.toml that is there stays as it is.
+""",
+        configure=_import,
         settings=("store", "plugins"),
     ),
     "quantize": Verb(
