@@ -18,6 +18,7 @@ from engine.graph.batch.independence.rules.table import (
 )
 from engine.layers.convolution import conv, conv_transpose, deform, fold
 from engine.layers.convolution.pad import Pad
+from engine.layers.creation.matrices import OneHot
 from engine.layers.elementwise import arithmetic, comparison, complex, logical, mathematics, piecewise, ternary
 from engine.layers.elementwise.base import UnaryFunction
 from engine.layers.elementwise.functions import Binary, Unary
@@ -29,6 +30,7 @@ from engine.layers.normalisation import layer_norm, norm, softmax
 from engine.layers.onnx.attention.state_space import LinearAttention
 from engine.layers.onnx.control.text import LabelEncoder, StringConcat
 from engine.layers.onnx.elementwise.arithmetic import Det
+from engine.layers.onnx.learning import classes, trees, vectors
 from engine.layers.onnx.products import conv as onnx_conv
 from engine.layers.onnx.products.matmul import Gemm
 from engine.layers.operands.axes import checked_axes, checked_axis
@@ -57,14 +59,20 @@ rule(
     IntRepr, StringConcat, LabelEncoder,
 )(elementwise)  # fmt: skip
 rule(distance.Cdist)(of_matrices)
+rule(grid.AffineGrid, takes_sizes=True)(rows(but_first))
 rule(matmul.Matmul)(contracted("input", "other"))
 rule(matmul.AddMatmul)(contracted("first", "second", added="input"))
 rule(Gemm)(contracted("a", "b", added="c"))
 
 
+def _if_batched(is_batched: Callable[[Any, int], bool]) -> Axes:
+    """Return the axes of layers whose operands may come with a batch, as their first axis, or without one."""
+    return lambda layer, rank: range(1 if is_batched(layer, rank) else 0, rank)
+
+
 def _of_images(spatial: Callable[[Any], int]) -> Axes:
     """Return the axes of layers on images, whose batch comes before the channels; an image alone has none."""
-    return lambda layer, rank: range(1 if rank == spatial(layer) + 2 else 0, rank)
+    return _if_batched(lambda layer, rank: rank == spatial(layer) + 2)
 
 
 def _spatial(layer: Any) -> int:
@@ -120,8 +128,14 @@ _ROWS: Final[list[tuple[Rule, tuple[type[Any], ...]]]] = [
     (rows(_of_images(lambda layer: 2)), (fold.Unfold,)),
     (rows(_of_images(lambda layer: 1)), (fold.Fold,)),
     (rows(_of_images(lambda layer: 2), "input", "offset", "mask"), (deform.DeformConv2d,)),
-    (rows(lambda layer, rank: range(1 if rank > 1 else 0, rank)), (Stft,)),
-    (rows(lambda layer, rank: range(1 if rank > 2 else 0, rank)), (Istft,)),
+    (rows(_if_batched(lambda layer, rank: layer.spatial is None or rank == layer.spatial + 2)), (norm.InstanceNorm,)),
+    (rows(_if_batched(lambda layer, rank: rank > 1)), (Stft,)),
+    (rows(_if_batched(lambda layer, rank: rank > 2)), (Istft,)),
+    (rows(_if_batched(lambda layer, rank: rank in (1, 2))), (classes.ClassLabel,)),
+    (rows(_if_batched(lambda layer, rank: rank == 2)),
+     (classes.ClassScores, trees.TreeEnsemble, vectors.VectorKernel, vectors.PairProbabilities)),
+    # The number of classes may be that of the largest value in the batch.
+    (rows(lambda layer, rank: range(rank if layer.num_classes < 0 else 0)), (OneHot,)),
 ]  # fmt: skip
 """Rules and the layers they are for."""
 

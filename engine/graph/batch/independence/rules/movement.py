@@ -16,7 +16,6 @@ from engine.graph.batch.independence.values import SHARED, Items, MixesError, Va
 from engine.ir.dims import is_same
 from engine.ir.sizes import has_sizes
 from engine.layers.creation import container, creation, numbers
-from engine.layers.creation.matrices import OneHot
 from engine.layers.creation.sequences import ARange
 from engine.layers.indexing import indexing, scatter, selection
 from engine.layers.indexing.slicing import Slice, SliceCopy, _Window
@@ -185,14 +184,6 @@ def ranged(use: Use) -> Value:
     if dtype.kind not in "iuf" or dtype.itemsize < 4:
         raise MixesError("counts in a dtype that does not hold every number")
     return Items(0, is_number=True)
-
-
-@rule(OneHot)
-def one_hot(use: Use) -> Value:
-    """Follow a new last axis of booleans, whose size must not depend on the values."""
-    if use.layer.num_classes < 0:
-        raise MixesError("counts the classes in the batch")
-    return use.items()
 
 
 @rule(container.TupleConstruct, container.ListConstruct, container.SliceIndexes, container.DictConstruct,

@@ -19,7 +19,6 @@ from engine.layers.onnx.attention.attention import OnnxAttention, RotaryEmbeddin
 from engine.layers.onnx.attention.grouped_attention import CausalMask, GroupQueryAttention
 from engine.layers.onnx.elementwise.activation import OnnxDropout
 from engine.layers.onnx.elementwise.arithmetic import OnnxCast
-from engine.layers.onnx.learning import classes, trees, vectors
 from engine.layers.onnx.products.matmul import MatMulInteger
 from engine.layers.onnx.products.quantise import _Blocks
 from engine.layers.onnx.recurrent.recurrent import DynamicQuantizeLSTM, OnnxRecurrent
@@ -29,7 +28,6 @@ from engine.layers.pooling.max_pool import MaxPool
 from engine.layers.quantised.quantise import FakeQuantizeChannels
 from engine.layers.recurrent.recurrent import Recurrent
 from engine.layers.sorting.searching import SearchSorted
-from engine.layers.vision.grid import AffineGrid
 from engine.tensor import TensorSpec, is_known, known_value
 
 
@@ -113,14 +111,6 @@ def batch_norm(use: Use) -> Value:
     return rows(but_first)(use)
 
 
-@rule(norm.InstanceNorm)
-def instance_norm(use: Use) -> Value:
-    """Follow every channel of every image by itself."""
-    if use.layer.spatial is not None and use.first.rank != use.layer.spatial + 2:
-        raise MixesError("takes the batch axis as channels")
-    return rows(but_first)(use)
-
-
 @rule(MaxPool)
 def max_pooled(use: Use) -> Value:
     """Follow a max pool; positions of ONNX files are those in the whole tensor."""
@@ -132,12 +122,6 @@ def max_pooled(use: Use) -> Value:
         return items
     places = Mixed("names places in the whole batch")
     return (items, places) if isinstance(layer.returns, slice) else places
-
-
-@rule(AffineGrid, takes_sizes=True)
-def affine(use: Use) -> Value:
-    """Follow a sampling grid for each matrix."""
-    return rows(but_first)(use)
 
 
 @rule(Resize, takes_sizes=True)
@@ -153,15 +137,6 @@ def resized(use: Use) -> Value:
     if source.value.axis in changes or any(has_sizes(each) for each in changes.values()):
         raise MixesError("resamples the batch axis")
     return source.value
-
-
-@rule(classes.ClassScores, classes.ClassLabel, trees.TreeEnsemble, vectors.VectorKernel, vectors.PairProbabilities)
-def by_rows(use: Use) -> Value:
-    """Follow each row of the first operand, with shared parameters."""
-    rank = use.first.rank
-    if rank not in (1, 2) or (rank == 1 and not isinstance(use.layer, classes.ClassLabel)):
-        raise MixesError("works along the batch axis")
-    return rows(but_first)(use)
 
 
 @rule(MatMulInteger)
