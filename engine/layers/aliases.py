@@ -126,6 +126,7 @@ _OTHER: Final = [
     _row("torch.clamp", "aten::clamp_max", positional=("input", "max")),
     _row("torch.cross", "aten::linalg_cross", positional=("input", "other", "dim")),
     _row("torch.diagonal", "aten::linalg_diagonal", presets={"dim1": -2, "dim2": -1}),
+    _row("torch.transpose", "aten::mT", presets={"dim0": -2, "dim1": -1}),
     _row("torch.div", "aten::true_divide", positional=()),
     _row("torch.flatten", "aten::ravel", presets={"start_dim": 0, "end_dim": -1}),
     _row("torch.flip", "aten::flipud", presets={"dims": (0,)}),

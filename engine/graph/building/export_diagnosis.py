@@ -19,7 +19,7 @@ from engine.cancellation import cancellable
 from engine.errors import GraphError
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
-from engine.layers.shape.permute import MatrixTranspose, Transpose
+from engine.layers.shape.permute import Reversal, Transpose
 from engine.layers.shape.shape import AsStrided, Reshape, Squeeze, Unsqueeze
 from engine.tensor import BFLOAT16, TensorSpec
 
@@ -149,7 +149,7 @@ def diagnose_export(operands: Iterable[RuntimeOperand], untyped: Collection[str]
             yield ExportFinding(operator=maker.where, operand=operand.name, finding=finding[0], cause=finding[1])
 
 
-_RESHAPING: Final = (Squeeze, Unsqueeze, Transpose, MatrixTranspose, AsStrided, Reshape)
+_RESHAPING: Final = (Squeeze, Unsqueeze, Transpose, Reversal, AsStrided, Reshape)
 """In-place forms: squeeze_, unsqueeze_, transpose_ and swapaxes_, t_, strided views, resize_."""
 
 _MAX_STEPS: Final = 64

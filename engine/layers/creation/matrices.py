@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -11,6 +12,7 @@ from engine.layers.creation.creation import FLOAT32
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.overload import overload
 from engine.layers.definition.registry import register
+from engine.layers.indexing.masking import lower_triangle
 from engine.layers.operands.precision import INT64
 from engine.layers.shape.shape import Rearrangement
 from engine.limits import check_scratch, check_size
@@ -39,8 +41,9 @@ overload("aten::eye", (Eye, "n dtype layout device pin_memory"), (Eye, "n m dtyp
 
 
 class TriangleIndices(Layer):
-    """The row and column numbers of a matrix' lower triangle, row by row."""
+    """The row and column numbers of a matrix' lower, or upper, triangle, row by row."""
 
+    is_upper: bool
     row: int
     col: int
     offset: int = 0
@@ -56,22 +59,11 @@ class TriangleIndices(Layer):
         return cast(np.stack(self._rows_and_columns()), self.dtype or INT64)
 
     def _rows_and_columns(self) -> tuple[Array, ...]:
-        return np.nonzero(np.tri(self.row, self.col, self._inside(self.offset), np.bool_))
-
-    def _inside(self, offset: int) -> int:
-        """Return an offset clipped to just beyond the matrix, as numpy computes with C integers."""
-        return max(min(offset, self.col), -self.row - 1)
+        return np.nonzero(lower_triangle(self.row, self.col, self.offset - self.is_upper) != self.is_upper)
 
 
-class UpperTriangleIndices(TriangleIndices):
-    """The row and column numbers of a matrix' upper triangle, row by row."""
-
-    def _rows_and_columns(self) -> tuple[Array, ...]:
-        return np.nonzero(~np.tri(self.row, self.col, self._inside(self.offset - 1), np.bool_))
-
-
-overload("aten::tril_indices", (TriangleIndices, "row col offset dtype layout device pin_memory"))
-overload("aten::triu_indices", (UpperTriangleIndices, "row col offset dtype layout device pin_memory"))
+for _type, _is_upper in (("aten::tril_indices", False), ("aten::triu_indices", True)):
+    overload(_type, (partial(TriangleIndices, is_upper=_is_upper), "row col offset dtype layout device pin_memory"))
 
 
 @register("aten::meshgrid")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import cmath
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -101,23 +101,18 @@ class Item(_Number):
         return items[index]
 
 
-@register("aten::ScalarImplicit")
 class Scalar(_Number):
-    """A number, or the one element of a tensor, as a number, which sizes are computed with."""
+    """A number, or the one element of a tensor, as a number, which sizes are computed with; perhaps converted."""
+
+    kind: Literal["as it is", "int", "float", "bool"]
 
     def infer(self, value: Any) -> Any:
         return UNKNOWN if isinstance(value, TensorSpec) else self.forward(value)
 
     def forward(self, value: Any) -> Any:
-        return single(value)
-
-
-@register("aten::Int")
-class ToInt(Scalar):
-    """The number truncated to an int."""
-
-    def forward(self, value: Any) -> Any:
         number = single(value)
+        if self.kind != "int":
+            return number if self.kind == "as it is" else {"float": float, "bool": bool}[self.kind](number)
         if has_sizes(number):
             return truncate(number)
         if not cmath.isfinite(number):
@@ -125,20 +120,10 @@ class ToInt(Scalar):
         return int(number)
 
 
-@register("aten::Float")
-class ToFloat(Scalar):
-    """The number as a float."""
-
-    def forward(self, value: Any) -> Any:
-        return float(single(value))
-
-
-@register("aten::Bool")
-class ToBool(Scalar):
-    """True if the number is not zero."""
-
-    def forward(self, value: Any) -> Any:
-        return bool(single(value))
+register("aten::ScalarImplicit", presets={"kind": "as it is"}, formula="the number")(Scalar)
+register("aten::Int", presets={"kind": "int"}, formula="the number truncated to an int")(Scalar)
+register("aten::Float", presets={"kind": "float"}, formula="the number as a float")(Scalar)
+register("aten::Bool", presets={"kind": "bool"}, formula="True if the number is not zero")(Scalar)
 
 
 def single(value: Any) -> Any:

@@ -141,9 +141,10 @@ class ShapeAsTensor(Layer):
 
 
 class LinSpace(Layer):
-    """steps numbers evenly from start to end, both included."""
+    """steps numbers evenly from start to end, both included; with a base, its powers by those."""
 
     steps: int
+    base: float | None = None
     dtype: DType | None = None
 
     def __post_init__(self) -> None:
@@ -154,19 +155,10 @@ class LinSpace(Layer):
         return TensorSpec((self.steps,), self.dtype or FLOAT32)
 
     def forward(self, start: Any, end: Any) -> Array:
-        return cast(np.linspace(number(start), number(end), self.steps), self.dtype or FLOAT32)
-
-
-class LogSpace(LinSpace):
-    """base ** x for steps numbers x evenly from start to end."""
-
-    base: float = 10.0
-
-    def forward(self, start: Any, end: Any) -> Array:
+        points = np.linspace(number(start), number(end), self.steps)
         with np.errstate(all="ignore"):
-            powers = self.base ** np.linspace(number(start), number(end), self.steps)
-        return cast(np.asarray(powers), self.dtype or FLOAT32)
+            return cast(points if self.base is None else np.asarray(self.base**points), self.dtype or FLOAT32)
 
 
 overload("aten::linspace", (LinSpace, "start end steps dtype layout device pin_memory"))
-overload("aten::logspace", (LogSpace, "start end steps base dtype layout device pin_memory"))
+overload("aten::logspace", (LinSpace, "start end steps base dtype layout device pin_memory"))

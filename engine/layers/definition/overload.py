@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
-from typing import Any, ClassVar, Final
+from functools import cached_property, partial
+from typing import Any, ClassVar, Final, cast
 
 from engine.errors import ParameterError
 from engine.layers.definition.binding import bind
@@ -22,15 +22,15 @@ PLACEMENT: Final = ("device", "layout", "pin_memory", "requires_grad", "memory_f
 """Parameters for the location of a tensor and the random generator; they change no value."""
 
 
-def overload(type_: str, *schemas: tuple[type[Layer] | str, str]) -> None:
+def overload(type_: str, *schemas: tuple[type[Layer] | partial[Any] | str, str]) -> None:
     """Register a type with several schemas, selected by the number of operands.
 
     Args:
-        schemas: a layer or a registered type each, and PyTorch's names of the operands in order; those in PLACEMENT
-            are dropped.
+        schemas: a layer, a layer with some parameters fixed, or a registered type each, and PyTorch's names of the
+            operands in order; those in PLACEMENT are dropped.
     """
     name = type_.removeprefix("aten::")
-    chosen = [registry[each] if isinstance(each, str) else Signature(type="", layer=each) for each, _ in schemas]
+    chosen = [_signature(each) for each, _ in schemas]
     calls: dict[str, list[str]] = {}
     for signature, (_, names) in zip(chosen, schemas, strict=True):
         calls.setdefault(signature.summary.removesuffix(".") + ".", []).append(f"{name}({', '.join(names.split())})")
@@ -45,6 +45,14 @@ def overload(type_: str, *schemas: tuple[type[Layer] | str, str]) -> None:
         "canonical_layers": tuple(dict.fromkeys(each.layer for each in chosen)),
     }
     register(type_)(type(f"Raw{name.title().replace('_', '')}", (Overloaded,), body))
+
+
+def _signature(schema: type[Layer] | partial[Any] | str) -> Signature:
+    if isinstance(schema, str):
+        return registry[schema]
+    if isinstance(schema, partial):
+        return Signature(type="", layer=cast(type[Layer], schema.func), presets=schema.keywords)
+    return Signature(type="", layer=schema)
 
 
 class Overloaded(Layer):

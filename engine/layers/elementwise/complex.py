@@ -12,9 +12,8 @@ from engine.layers.definition.composite import CallLayer, Composite
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
 from engine.layers.operands.axes import sizes
-from engine.layers.operands.precision import working_dtype
 from engine.layers.shape.shape import Rearrangement
-from engine.promotion import broadcast_shapes, cast, float_dtype, promote_types, real_dtype
+from engine.promotion import broadcast_shapes, real_dtype
 from engine.tensor import Array, DType, TensorSpec, dtype_name, format_shape
 
 _COMPLEX: Final[dict[DType, DType]] = {
@@ -60,28 +59,21 @@ class Polar(Composite):
         return call(Complex(), *(formula(call, f"mul(@0,{name}(@1))", abs, angle) for name in ("cos", "sin")))
 
 
-@register("torch.real")
-class Real(Layer):
-    """The real part."""
+@register("torch.real", presets={"is_imaginary": False}, formula="the real part")
+@register("torch.imag", presets={"is_imaginary": True}, formula="the imaginary part, of complex tensors only")
+class Part(Layer):
+    """The real, or the imaginary, part."""
+
+    is_imaginary: bool
 
     def infer(self, input: TensorSpec) -> TensorSpec:
+        if self.is_imaginary:
+            _check_complex(input.dtype)
         return TensorSpec(input.shape, real_dtype(input.dtype))
 
     def forward(self, input: Array) -> Array:
-        return input.real
-
-
-@register("torch.imag")
-class Imag(Layer):
-    """The imaginary part, of complex tensors only."""
-
-    def infer(self, input: TensorSpec) -> TensorSpec:
-        _check_complex(input.dtype)
-        return TensorSpec(input.shape, real_dtype(input.dtype))
-
-    def forward(self, input: Array) -> Array:
-        _check_complex(input.dtype)
-        return input.imag
+        self.infer(TensorSpec(input.shape, input.dtype))
+        return input.imag if self.is_imaginary else input.real
 
 
 def _check_complex(dtype: DType) -> None:
@@ -136,36 +128,3 @@ class Resolved(Rearrangement):
 
     def forward(self, input: Array) -> Array:
         return input
-
-
-@register("torch.angle")
-class Angle(Layer):
-    """The angle of a complex number; of a real one 0, pi where it is negative."""
-
-    def infer(self, input: TensorSpec) -> TensorSpec:
-        return TensorSpec(input.shape, real_dtype(float_dtype(input.dtype)))
-
-    def forward(self, input: Array) -> Array:
-        if input.dtype.kind == "c":
-            return np.asarray(np.angle(input))
-        dtype = float_dtype(input.dtype)
-        x = cast(input, promote_types(dtype, np.dtype(np.float32)))
-        with np.errstate(all="ignore"):
-            return cast(np.where(np.isnan(x), x, np.where(x < 0, np.pi, 0).astype(x.dtype)), dtype)
-
-
-@register("torch.sgn")
-class Direction(Layer):
-    """x / |x|, each part divided, 0 at 0: the sign of a real number, 0 for NaN."""
-
-    def infer(self, input: TensorSpec) -> TensorSpec:
-        return input
-
-    def forward(self, input: Array) -> Array:
-        if input.dtype.kind != "c":
-            x = cast(input, working_dtype(input.dtype))
-            return cast(np.asarray((x > 0).astype(np.int8) - (x < 0).astype(np.int8)), input.dtype)
-        with np.errstate(all="ignore"):
-            length, result = np.abs(input), np.empty(input.shape, input.dtype)
-            result.real, result.imag = (np.where(length == 0, 0, part / length) for part in (input.real, input.imag))
-            return result

@@ -71,6 +71,20 @@ def _selu(x: Array) -> Array:
     return scale * at_least(x, 0) + (scale * alpha) * np.expm1(at_most(x, 0))
 
 
+def _angle(x: Array) -> Array:
+    if x.dtype.kind == "c":
+        return np.asarray(np.angle(x))
+    return np.where(np.isnan(x), x, np.where(x < 0, np.pi, 0).astype(x.dtype))
+
+
+def _direction(x: Array) -> Array:
+    if x.dtype.kind != "c":
+        return ((x > 0).astype(np.int8) - (x < 0).astype(np.int8)).astype(x.dtype)
+    length, result = np.abs(x), np.empty(x.shape, x.dtype)
+    result.real, result.imag = (np.where(length == 0, 0, part / length) for part in (x.real, x.imag))
+    return result
+
+
 def _sinc(x: Array) -> Array:
     scaled = x * x.dtype.type(math.pi)
     return np.asarray(np.where(x == 0, 1, np.sin(scaled) / scaled), x.dtype)
@@ -159,6 +173,9 @@ _ROWS: Final = (
     _smooth("hardswish", "x * min(max(x + 3, 0), 6) / 6", lambda x: x * np.clip(x + 3, 0, 6) / 6),
     _unary("positive", "x", lambda x: x, _NUMBERS),
     _unary("frac", "x - trunc(x)", lambda x: x - np.trunc(x), _FRACTIONAL),
+    _smooth("angle", "the angle of a complex number; of a real one 0, pi where it is negative", _angle,
+            is_magnitude=True),
+    _unary("sgn", "x / |x|, each part divided, 0 at 0: the sign of a real number, 0 for NaN", _direction),
     _smooth("log2", "log(x) / log(2)", np.log2),
     _smooth("exp2", "2 ** x", _exp2),
     _smooth("erfc", "1 - erf(x)", erfc, _REAL),

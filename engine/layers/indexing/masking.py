@@ -111,9 +111,12 @@ class Copy(Rearrangement):
         return np.broadcast_to(cast(src, input.dtype), input.shape)
 
 
-class _Triangle(Rearrangement):
-    """Base of layers that keep one triangle of each matrix and set the other to zero."""
+@register("torch.tril", presets={"is_upper": False}, formula="input on the diagonal and below it, else 0")
+@register("torch.triu", presets={"is_upper": True}, formula="input on the diagonal and above it, else 0")
+class Triangle(Rearrangement):
+    """One triangle of each matrix, the other set to zero."""
 
+    is_upper: bool
     diagonal: int = 0
 
     def infer(self, input: TensorSpec) -> TensorSpec:
@@ -121,25 +124,14 @@ class _Triangle(Rearrangement):
             raise ShapeError("a matrix is needed", found=format_shape(input.shape), expected="at least 2 dimensions")
         return input
 
-    def _lower(self, input: Array, diagonal: int) -> Array:
-        """Return a mask of the elements on a diagonal and below it."""
+    def forward(self, input: Array) -> Array:
         self.infer(TensorSpec(input.shape, input.dtype))
         rows, columns = input.shape[-2:]
-        # numpy computes with C integers, so a diagonal beyond the matrix is clipped.
-        return np.tri(rows, columns, max(min(diagonal, columns), -rows - 1), np.bool_)
+        lower, nothing = lower_triangle(rows, columns, self.diagonal - self.is_upper), np.zeros((), input.dtype)
+        return np.where(lower, nothing, input) if self.is_upper else np.where(lower, input, nothing)
 
 
-@register("torch.tril")
-class LowerTriangle(_Triangle):
-    """input on the diagonal and below it, else 0."""
-
-    def forward(self, input: Array) -> Array:
-        return np.where(self._lower(input, self.diagonal), input, np.zeros((), input.dtype))
-
-
-@register("torch.triu")
-class UpperTriangle(_Triangle):
-    """input on the diagonal and above it, else 0."""
-
-    def forward(self, input: Array) -> Array:
-        return np.where(self._lower(input, self.diagonal - 1), np.zeros((), input.dtype), input)
+def lower_triangle(rows: int, columns: int, diagonal: int) -> Array:
+    """Return a mask of the elements on a diagonal and below it."""
+    # numpy computes with C integers, so a diagonal beyond the matrix is clipped.
+    return np.tri(rows, columns, max(min(diagonal, columns), -rows - 1), np.bool_)

@@ -14,7 +14,7 @@ from engine.layers.definition.registry import register
 from engine.layers.operands.axes import checked_axes
 from engine.layers.operands.precision import working_dtype
 from engine.layers.reduction.deviation import Norm
-from engine.layers.reduction.extremum import AMax, AMin
+from engine.layers.reduction.extremum import Extreme
 from engine.promotion import cast
 from engine.tensor import Array, DType, Shape, TensorSpec, format_shape
 
@@ -48,7 +48,7 @@ class LinalgNorm(Composite):
             return call(SingularNorm(ord=self.ord, dim=axes, keepdim=self.keepdim, dtype=self.dtype), input)
         summed = axes[0] if abs(self.ord) == 1 else axes[1]
         sums = call(Norm(p=1, dim=(summed,), keepdim=True, dtype=self.dtype), input)
-        return call((AMax if self.ord > 0 else AMin)(dim=axes, keepdim=self.keepdim), sums)
+        return call(Extreme(is_largest=self.ord > 0, dim=axes, keepdim=self.keepdim), sums)
 
     def _is_of_matrices(self, rank: int) -> bool:
         """Return whether singular values or sums of rows are needed; the Frobenius norm is that of a vector."""

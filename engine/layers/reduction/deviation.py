@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -19,12 +20,15 @@ from engine.promotion import Category, dtype_category, real_dtype
 from engine.tensor import Array, DType, dtype_name
 
 
-class _Spread(Reduction):
-    """Base of layers that measure the distance from the mean.
+@register("torch.var", presets={"takes_root": False}, formula="sum((x - mean) ** 2) / (N - correction) over dim")
+@register("torch.std", presets={"takes_root": True}, formula="the square root of the variance over dim")
+class Spread(Reduction):
+    """The variance over dim, or its square root.
 
     ``unbiased`` may be the correction itself, a number, as the converter writes it; True is 1.
     """
 
+    takes_root: bool
     unbiased: bool | int | float | None = True
     correction: int | float | None = None
 
@@ -37,63 +41,33 @@ class _Spread(Reduction):
         self._natural_dtype(dtype)
         return dtype if dtype.kind == "c" else super()._working_dtype(dtype)
 
-    def _variance(self, input: Array, axes: tuple[int, ...]) -> Array:
+    def _reduce(self, input: Array, axes: tuple[int, ...]) -> Any:
         """Return the mean squared distance, with the correction subtracted from the count; NaN or inf if too few."""
         count = math.prod(input.shape[axis] for axis in axes)
         away = np.abs(input - input.sum(axes, keepdims=True) / np.asarray(count, input.dtype))
         given = self.unbiased if self.correction is None else self.correction
         divisor = max(count - (1 if given is None else float(given)), 0.0)
-        return np.asarray((away * away).sum(axes) / away.dtype.type(divisor))
+        variance = np.asarray((away * away).sum(axes) / away.dtype.type(divisor))
+        return np.sqrt(variance) if self.takes_root else variance
 
 
-@register("torch.var")
-class Variance(_Spread):
-    """sum((x - mean) ** 2) / (N - correction) over dim."""
+class SpreadMean(Composite):
+    """The variance, or the standard deviation, and the mean over dim."""
 
-    def _reduce(self, input: Array, axes: tuple[int, ...]) -> Any:
-        return self._variance(input, axes)
-
-
-@register("torch.std")
-class Deviation(_Spread):
-    """The square root of the variance over dim."""
-
-    def _reduce(self, input: Array, axes: tuple[int, ...]) -> Any:
-        return np.sqrt(self._variance(input, axes))
-
-
-overload("aten::var", (Variance, "input unbiased"), (Variance, "input dim unbiased keepdim"))
-overload("aten::std", (Deviation, "input unbiased"), (Deviation, "input dim unbiased keepdim"))
-
-
-class _WithMean(Composite):
-    """Base of layers that give a spread together with the mean."""
-
-    spread: ClassVar[type[_Spread]]
-
+    takes_root: bool
     dim: tuple[int, ...] | None = None
     unbiased: bool | int | float | None = True
     keepdim: bool = False
 
     def compose(self, call: CallLayer, input: Array) -> tuple[Any, Any]:
-        spread = self.spread(dim=self.dim, keepdim=self.keepdim, unbiased=self.unbiased)
+        spread = Spread(takes_root=self.takes_root, dim=self.dim, keepdim=self.keepdim, unbiased=self.unbiased)
         return call(spread, input), call(Mean(dim=self.dim, keepdim=self.keepdim), input)
 
 
-class VarianceMean(_WithMean):
-    """The variance and the mean over dim."""
-
-    spread = Variance
-
-
-class DeviationMean(_WithMean):
-    """The standard deviation and the mean over dim."""
-
-    spread = Deviation
-
-
-overload("aten::var_mean", (VarianceMean, "input unbiased"), (VarianceMean, "input dim unbiased keepdim"))
-overload("aten::std_mean", (DeviationMean, "input unbiased"), (DeviationMean, "input dim unbiased keepdim"))
+for _name, _takes_root in (("var", False), ("std", True)):
+    _type, _both = f"torch.{_name}", partial(SpreadMean, takes_root=_takes_root)
+    overload(f"aten::{_name}", (_type, "input unbiased"), (_type, "input dim unbiased keepdim"))
+    overload(f"aten::{_name}_mean", (_both, "input unbiased"), (_both, "input dim unbiased keepdim"))
 
 
 @register("torch.norm")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -20,13 +20,16 @@ from engine.promotion import cast
 from engine.tensor import Array, DType, Shape, TensorSpec, format_shape, product
 
 
-class _Extreme(Reduction):
-    """Base of layers that select one element of many.
+@register("torch.amax", presets={"is_largest": True}, formula="the largest element over dim")
+@register("torch.amin", presets={"is_largest": False}, formula="the smallest element over dim")
+class Extreme(Reduction):
+    """The largest, or the smallest, element over dim.
 
     Parameters:
         allow_empty: the extreme of no elements is the bound of the dtype (ONNX).
     """
 
+    is_largest: bool
     allow_empty: bool = False
 
     def _natural_dtype(self, dtype: DType) -> DType:
@@ -38,31 +41,18 @@ class _Extreme(Reduction):
             raise ShapeError("an empty tensor has no extreme", found=format_shape(shape))
         return super()._reduced(shape)
 
-    def _initial(self, bound: Any) -> dict[str, Any]:
-        return {"initial": bound} if self.allow_empty else {}
-
-
-@register("torch.amax")
-class AMax(_Extreme):
-    """The largest element over dim."""
-
     def _reduce(self, input: Array, axes: tuple[int, ...]) -> Any:
-        return input.max(axes, **self._initial(extremes(input.dtype)[0]))
+        combine: Any = np.max if self.is_largest else np.min
+        initial = {"initial": extremes(input.dtype)[not self.is_largest]} if self.allow_empty else {}
+        return combine(input, axes, **initial)
 
 
-@register("torch.amin")
-class AMin(_Extreme):
-    """The smallest element over dim."""
+@register("torch.argmax", presets={"is_largest": True}, formula="the position of the largest element")
+@register("torch.argmin", presets={"is_largest": False}, formula="the position of the smallest element")
+class ArgExtreme(Layer):
+    """The position of the largest, or the smallest, element along dim, or in the flattened input."""
 
-    def _reduce(self, input: Array, axes: tuple[int, ...]) -> Any:
-        return input.min(axes, **self._initial(extremes(input.dtype)[1]))
-
-
-class _ArgExtreme(Layer):
-    """Base of layers that return the position of one element along dim, or in the flattened input."""
-
-    find: ClassVar[Callable[[Array, int], Any]]
-
+    is_largest: bool
     dim: int | None = None
     keepdim: bool = False
 
@@ -76,7 +66,8 @@ class _ArgExtreme(Layer):
         with np.errstate(all="ignore"):
             wide = cast(input, working_dtype(input.dtype))
             row = wide.reshape(-1) if self.dim is None else np.atleast_1d(wide)
-            found = type(self).find(row, 0 if self.dim is None else checked_axis(self.dim, input.ndim))
+            find: Any = np.argmax if self.is_largest else np.argmin
+            found = find(row, 0 if self.dim is None else checked_axis(self.dim, input.ndim))
         return np.asarray(found, INT64).reshape(shape)
 
     def flops(self, output: TensorSpec, *operands: Any) -> int:
@@ -88,26 +79,15 @@ class _ArgExtreme(Layer):
         return Reduction(dim=None if self.dim is None else (self.dim,), keepdim=self.keepdim)._reduced(shape)
 
 
-@register("torch.argmax")
-class ArgMax(_ArgExtreme):
-    """The position of the largest element."""
+@register(
+    "torch.max", presets={"is_largest": True}, formula="the largest element of all; or along dim, with its position"
+)
+@register("torch.min", presets={"is_largest": False},
+          formula="the smallest element of all; or along dim, with its position")  # fmt: skip
+class ExtremeAndPlace(Layer):
+    """The extreme alone or, if the operator has two outputs, with its position."""
 
-    find = np.argmax
-
-
-@register("torch.argmin")
-class ArgMin(_ArgExtreme):
-    """The position of the smallest element."""
-
-    find = np.argmin
-
-
-class _Pair(Layer):
-    """Base of layers that return the extreme alone or, if the operator has two outputs, with its position."""
-
-    extreme: ClassVar[type[_Extreme]]
-    place: ClassVar[type[_ArgExtreme]]
-
+    is_largest: bool
     dim: int | None = None
     keepdim: bool = False
     annotations: Annotations = NO_ANNOTATIONS
@@ -126,12 +106,13 @@ class _Pair(Layer):
         return operands[0].size or 0
 
     @property
-    def _values(self) -> _Extreme:
-        return self.extreme(dim=None if self.dim is None else (self.dim,), keepdim=self._keepdim)
+    def _values(self) -> Extreme:
+        dims = None if self.dim is None else (self.dim,)
+        return Extreme(is_largest=self.is_largest, dim=dims, keepdim=self._keepdim)
 
     @property
-    def _places(self) -> _ArgExtreme:
-        return self.place(dim=self.dim, keepdim=self.keepdim)
+    def _places(self) -> ArgExtreme:
+        return ArgExtreme(is_largest=self.is_largest, dim=self.dim, keepdim=self.keepdim)
 
     def _arranged(self, values: Any, places: Callable[[], Any]) -> Any:
         return (values, places()) if len(self.annotations.outputs) == 2 else values
@@ -148,24 +129,8 @@ class _Pair(Layer):
         return self.dim is None and noted is not None and noted.rank > 0 and any(size != 1 for size in noted.shape)
 
 
-@register("torch.max")
-class Max(_Pair):
-    """The largest element of all; or along dim, with its position."""
-
-    extreme = AMax
-    place = ArgMax
-
-
-@register("torch.min")
-class Min(_Pair):
-    """The smallest element of all; or along dim, with its position."""
-
-    extreme = AMin
-    place = ArgMin
-
-
-overload("aten::max", (Max, "input"), ("torch.maximum", "input other"), (Max, "input dim keepdim"))
-overload("aten::min", (Min, "input"), ("torch.minimum", "input other"), (Min, "input dim keepdim"))
+overload("aten::max", ("torch.max", "input"), ("torch.maximum", "input other"), ("torch.max", "input dim keepdim"))
+overload("aten::min", ("torch.min", "input"), ("torch.minimum", "input other"), ("torch.min", "input dim keepdim"))
 
 
 @register("aten::aminmax", positional=("input", "dim", "keepdim"))
@@ -177,4 +142,4 @@ class AMinMax(Composite):
 
     def compose(self, call: CallLayer, input: Array) -> tuple[Any, Any]:
         dims = None if self.dim is None else (self.dim,)
-        return tuple(call(layer(dim=dims, keepdim=self.keepdim), input) for layer in (AMin, AMax))
+        return tuple(call(Extreme(is_largest=each, dim=dims, keepdim=self.keepdim), input) for each in (False, True))

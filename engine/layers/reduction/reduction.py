@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -198,45 +198,29 @@ class LogSumExp(Reduction):
         return np.log(np.exp(input - shift).sum(axes)) + shift.reshape(np.delete(shift.shape, axes))
 
 
-class _Test(Reduction):
-    """Base of layers that test whether elements are nonzero; uint8 gives uint8, all others bool."""
+@register("torch.any", presets={"mode": "any"}, formula="True if any element over dim is nonzero")
+@register("torch.all", presets={"mode": "all"}, formula="True if all elements over dim are nonzero")
+@register("torch.count_nonzero", presets={"mode": "count"}, formula="the number of nonzero elements over dim")
+class NonZeroTest(Reduction):
+    """A test whether any or all elements are nonzero, uint8 for uint8 and bool for all others; or their number."""
+
+    mode: Literal["any", "all", "count"]
 
     def _natural_dtype(self, dtype: DType) -> DType:
+        if self.mode == "count":
+            return INT64
         return dtype if dtype == np.uint8 else np.dtype(np.bool_)
 
     def _working_dtype(self, dtype: DType) -> DType:
         return dtype
 
-
-@register("torch.any")
-class AnyTrue(_Test):
-    """True if any element over dim is nonzero."""
-
     def _reduce(self, input: Array, axes: tuple[int, ...]) -> Any:
-        return (input != 0).any(axes)
+        compute: Any = {"any": np.any, "all": np.all, "count": np.count_nonzero}[self.mode]
+        return compute(input != 0, axes)
 
 
-@register("torch.all")
-class AllTrue(_Test):
-    """True if all elements over dim are nonzero."""
-
-    def _reduce(self, input: Array, axes: tuple[int, ...]) -> Any:
-        return (input != 0).all(axes)
-
-
-overload("aten::any", (AnyTrue, "input"), (AnyTrue, "input dim keepdim"))
-overload("aten::all", (AllTrue, "input"), (AllTrue, "input dim keepdim"))
-
-
-@register("torch.count_nonzero")
-class CountNonZero(_Test):
-    """The number of nonzero elements over dim."""
-
-    def _natural_dtype(self, dtype: DType) -> DType:
-        return INT64
-
-    def _reduce(self, input: Array, axes: tuple[int, ...]) -> Any:
-        return np.count_nonzero(input, axes)
+overload("aten::any", ("torch.any", "input"), ("torch.any", "input dim keepdim"))
+overload("aten::all", ("torch.all", "input"), ("torch.all", "input dim keepdim"))
 
 
 class _OfNumbers(Composite):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Literal
 
 import numpy as np
 
@@ -48,40 +48,34 @@ class _Scan(Layer):
         return self.dtype or self._natural_dtype(dtype)
 
 
+@register(
+    "torch.cumsum",
+    presets={"mode": "sum"},
+    positional=("input", "dim", "dtype"),
+    formula="out[i] = in[0] + ... + in[i]; integers and bools give int64",
+)
+@register("torch.cumprod", presets={"mode": "product"}, positional=("input", "dim", "dtype"),
+          formula="out[i] = in[0] * ... * in[i]; integers and bools give int64")  # fmt: skip
 class Running(_Scan):
-    """Base of running sums and products.
+    """The running sum, or product, along dim.
 
     Parameters:
         reverse: from the last element on.
         exclusive: without the element itself.
     """
 
-    combine: ClassVar[np.ufunc]
-
+    mode: Literal["sum", "product"]
     reverse: bool = False
     exclusive: bool = False
 
     def _scan(self, input: Array, axis: int) -> Array:
         x = np.flip(input, axis) if self.reverse else input
-        result: Array = self.combine.accumulate(x, axis, dtype=x.dtype)
+        combine = np.add if self.mode == "sum" else np.multiply
+        result: Array = combine.accumulate(x, axis, dtype=x.dtype)
         if self.exclusive and result.size:
-            first = np.full_like(result.take([0], axis), self.combine.identity)
+            first = np.full_like(result.take([0], axis), combine.identity)
             result = np.concatenate([first, result.take(np.arange(result.shape[axis] - 1), axis)], axis)
         return np.flip(result, axis) if self.reverse else result
-
-
-@register("torch.cumsum", positional=("input", "dim", "dtype"))
-class CumSum(Running):
-    """out[i] = in[0] + ... + in[i]; integers and bools give int64."""
-
-    combine = np.add
-
-
-@register("torch.cumprod", positional=("input", "dim", "dtype"))
-class CumProd(Running):
-    """out[i] = in[0] * ... * in[i]; integers and bools give int64."""
-
-    combine = np.multiply
 
 
 @register("aten::logcumsumexp")
@@ -97,12 +91,12 @@ class LogCumSumExp(_Scan):
         return np.asarray(np.logaddexp.accumulate(input, axis))
 
 
-class _RunningExtreme(Layer):
-    """Base of layers that return the running extreme and its position, of equal ones the last; NaN persists."""
+@register("torch.cummax", presets={"is_largest": True}, formula="the largest element so far, and its position")
+@register("torch.cummin", presets={"is_largest": False}, formula="the smallest element so far, and its position")
+class RunningExtreme(Layer):
+    """The running extreme and its position, of equal ones the last; NaN persists."""
 
-    more: ClassVar[np.ufunc]
-    """Function that returns the more extreme of two."""
-
+    is_largest: bool
     dim: int
 
     def infer(self, input: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
@@ -114,25 +108,11 @@ class _RunningExtreme(Layer):
         self.infer(TensorSpec(input.shape, input.dtype))
         axis = checked_axis(self.dim, input.ndim)
         wide = np.atleast_1d(cast(input, working_dtype(input.dtype)))
-        values = np.asarray(self.more.accumulate(wide, axis))
+        values = np.asarray((np.maximum if self.is_largest else np.minimum).accumulate(wide, axis))
         places = np.arange(wide.shape[axis]).reshape(replaced((1,) * wide.ndim, axis, -1))  # type: ignore[arg-type]
         reached = (wide == values) | (np.isnan(wide) if wide.dtype.kind == "f" else False)
         indices = np.maximum.accumulate(np.where(reached, places, 0), axis)
         return cast(values, input.dtype).reshape(input.shape), indices.reshape(input.shape)
-
-
-@register("torch.cummax")
-class CumMax(_RunningExtreme):
-    """The largest element so far, and its position."""
-
-    more = np.maximum
-
-
-@register("torch.cummin")
-class CumMin(_RunningExtreme):
-    """The smallest element so far, and its position."""
-
-    more = np.minimum
 
 
 @register("torch.diff", positional=("input", "n", "dim", "prepend", "append"))

@@ -46,37 +46,28 @@ class Transpose(_Permutation):
     dim1: int
 
     def _order(self, rank: int) -> tuple[int, ...]:
+        if rank < 2 and (self.dim0, self.dim1) == (-2, -1):
+            raise ShapeError("a matrix is needed", found=f"{rank} dimensions", expected="at least 2")
         first, second = checked_axis(self.dim0, rank), checked_axis(self.dim1, rank)
         swapped = {first: second, second: first}
         return tuple(swapped.get(axis, axis) for axis in range(rank))
 
 
-@register("torch.t")
-class MatrixTranspose(_Permutation):
-    """The transpose of a matrix; vectors and 0-dim tensors are unchanged."""
+@register("torch.t", presets={"most": 2}, formula="the transpose of a matrix; vectors and 0-dim tensors are unchanged")
+@register("aten::numpy_T", presets={"most": None}, formula="all axes in reverse order")  # fmt: skip
+class Reversal(_Permutation):
+    """All axes in reverse order.
+
+    Parameters:
+        most: the largest number of dimensions.
+    """
+
+    most: int | None
 
     def _order(self, rank: int) -> tuple[int, ...]:
-        if rank > 2:
+        if self.most is not None and rank > self.most:
             raise ShapeError("only matrices can be transposed with t()", found=f"{rank} dimensions", expected="2")
         return tuple(reversed(range(rank)))
-
-
-@register("aten::numpy_T")
-class Reversal(_Permutation):
-    """All axes in reverse order."""
-
-    def _order(self, rank: int) -> tuple[int, ...]:
-        return tuple(reversed(range(rank)))
-
-
-@register("aten::mT")
-class BatchTranspose(_Permutation):
-    """The last two axes swapped."""
-
-    def _order(self, rank: int) -> tuple[int, ...]:
-        if rank < 2:
-            raise ShapeError("a matrix is needed", found=f"{rank} dimensions", expected="at least 2")
-        return (*range(rank - 2), rank - 1, rank - 2)
 
 
 @register("aten::mH")
@@ -84,7 +75,7 @@ class Adjoint(Composite):
     """The last two axes swapped and every element conjugated."""
 
     def compose(self, call: CallLayer, input: Array) -> Any:
-        return call(Conjugate(), call(BatchTranspose(), input))
+        return call(Conjugate(), call(Transpose(dim0=-2, dim1=-1), input))
 
 
 @register("aten::movedim", positional=("input", "source", "destination"))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -63,15 +63,11 @@ _TRANSFORMS: Final[dict[str, Transform]] = {
 _OTHERS: Final = {"fft": "fft", "ifft": "ifft", "rfft": "fft", "irfft": "ifft", "hfft": "fft", "ihfft": "ifft"}
 """Transform along all axes but the last."""
 
-_ONE_AXIS: Final[dict[str, type[OneAxis]]] = {}
-"""The layers of transforms along one axis."""
-
 
 class _Fourier(Layer):
     """Base of all transforms."""
 
-    name: ClassVar[str]
-
+    name: str
     norm: str | None = None
 
     def __post_init__(self) -> None:
@@ -145,7 +141,7 @@ class SeveralAxes(_Fourier, Composite):
         if self.s and len(self.s) != len(axes):
             raise ParameterError("s and dim differ in length", found=len(self.s), expected=len(axes))
         *others, last = [
-            _ONE_AXIS[name](n=() if points == -1 else (points,), dim=axis, norm=self.norm)
+            OneAxis(name=name, n=() if points == -1 else (points,), dim=axis, norm=self.norm)
             for axis, points, name in zip(
                 axes, self.s or (-1,) * rank, [_OTHERS[self.name]] * (len(axes) - 1) + [self.name], strict=False
             )
@@ -167,46 +163,36 @@ def _check_points(length: Dim) -> None:
         raise ShapeError("there are no points to transform", found=length, expected="at least 1")
 
 
-def _define(base: type[_Fourier], name: str, suffix: str, where: str) -> None:
-    positional = ("input", "n" if base is OneAxis else "s", "dim", "norm")
-    presets = {"dim": (-2, -1)} if suffix == "2" else {}
-    body = {"name": name, "__doc__": f"{_TRANSFORMS[name].formula}; along {where}", "__module__": __name__}
-    layer = type(f"{name.capitalize()}{suffix.upper()}", (base,), body)
-    register(f"torch.fft.{name}{suffix}", presets=presets, positional=positional)(layer)
-    if issubclass(layer, OneAxis):
-        _ONE_AXIS[name] = layer
+for _name, _transform in _TRANSFORMS.items():
+    for _suffix, _where in (("", "one axis"), ("2", "two axes"), ("n", "several axes")):
+        register(
+            f"torch.fft.{_name}{_suffix}",
+            presets={"name": _name, "dim": (-2, -1)} if _suffix == "2" else {"name": _name},
+            positional=("input", "s" if _suffix else "n", "dim", "norm"),
+            formula=f"{_transform.formula}; along {_where}",
+        )(SeveralAxes if _suffix else OneAxis)
 
 
-for _name in _TRANSFORMS:
-    _define(OneAxis, _name, "", "one axis")
-    _define(SeveralAxes, _name, "2", "two axes")
-    _define(SeveralAxes, _name, "n", "several axes")
+@register(
+    "torch.fft.fftshift",
+    presets={"is_inverse": False},
+    formula="frequency 0 moved from the front to the middle of each axis",
+)
+@register("torch.fft.ifftshift", presets={"is_inverse": True},
+          formula="frequency 0 moved from the middle to the front of each axis")  # fmt: skip
+class Shift(Rearrangement):
+    """The halves of axes swapped."""
 
-
-class _Shift(Rearrangement):
-    """Base of layers that swap the halves of axes."""
-
+    is_inverse: bool
     dim: tuple[int, ...] = ()
 
     def infer(self, input: TensorSpec) -> TensorSpec:
         self._axes(input.rank)
         return input
 
+    def forward(self, input: Array) -> Array:
+        shift = np.fft.ifftshift if self.is_inverse else np.fft.fftshift
+        return shift(input, self._axes(input.ndim)) if input.ndim else input
+
     def _axes(self, rank: int) -> tuple[int, ...]:
         return checked_axes(self.dim or range(rank), rank) if rank else ()
-
-
-@register("torch.fft.fftshift")
-class FftShift(_Shift):
-    """Frequency 0 moved from the front to the middle of each axis."""
-
-    def forward(self, input: Array) -> Array:
-        return np.fft.fftshift(input, self._axes(input.ndim)) if input.ndim else input
-
-
-@register("torch.fft.ifftshift")
-class IfftShift(_Shift):
-    """Frequency 0 moved from the middle to the front of each axis."""
-
-    def forward(self, input: Array) -> Array:
-        return np.fft.ifftshift(input, self._axes(input.ndim)) if input.ndim else input

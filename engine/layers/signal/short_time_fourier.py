@@ -14,7 +14,7 @@ from engine.layers.definition.composite import CallLayer, Composite
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.overload import overload
 from engine.layers.definition.registry import register
-from engine.layers.elementwise.complex import Imag, Real, complex_dtype
+from engine.layers.elementwise.complex import Part, complex_dtype
 from engine.layers.elementwise.functions import Binary
 from engine.layers.indexing.slicing import Slice
 from engine.layers.operands.spatial import LARGEST
@@ -210,7 +210,7 @@ class Spectrogram(_Normalised):
         spectrum = call(Unflatten(dim=0, sizes=(-1, *lead[1:])), spectrum) if len(lead) > 1 else spectrum
         if self.power is None:
             return self._scaled(call, spectrum, window, "div")
-        parts = [self._scaled(call, call(part(), spectrum), window, "div") for part in (Real, Imag)]
+        parts = [self._scaled(call, call(Part(is_imaginary=each), spectrum), window, "div") for each in (False, True)]
         if self.power == 2:
             return formula(call, "add(square(@0),square(@1))", *parts)
         magnitude = call(Binary(function="hypot"), *parts)  # its square may overflow

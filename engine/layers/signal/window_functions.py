@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from functools import partial
 
 import numpy as np
 
@@ -15,11 +15,10 @@ from engine.promotion import cast
 from engine.tensor import Array, DType, TensorSpec
 
 
-class HannWindow(Layer):
-    """0.5 - 0.5 cos(2 pi i / n), n one less than the length unless periodic."""
+class CosineWindow(Layer):
+    """c[0] - c[1] cos(2 pi i / n) + c[2] cos(4 pi i / n), n one less than the length unless periodic."""
 
-    coefficients: ClassVar[tuple[float, ...]] = (0.5, 0.5)
-
+    coefficients: tuple[float, ...]
     window_length: int
     periodic: bool = True
     dtype: DType | None = None
@@ -39,29 +38,22 @@ class HannWindow(Layer):
         return cast(np.asarray(sum(terms)), self.dtype or FLOAT32)
 
 
-class HammingWindow(HannWindow):
-    """0.54 - 0.46 cos(2 pi i / n)."""
-
-    coefficients = (0.54, 0.46)
-
-
-class BlackmanWindow(HannWindow):
-    """0.42 - 0.5 cos(2 pi i / n) + 0.08 cos(4 pi i / n)."""
-
-    coefficients = (0.42, 0.5, 0.08)
-
-
 _PLACED = "dtype layout device pin_memory"
-_SHORT, _LONG = f"window_length {_PLACED}", f"window_length periodic {_PLACED}"
+_COEFFICIENTS = {"hann": (0.5, 0.5), "hamming": (0.54, 0.46), "blackman": (0.42, 0.5, 0.08)}
 
-overload("aten::hann_window", (HannWindow, _SHORT), (HannWindow, _LONG))
-overload("aten::hamming_window", (HammingWindow, _SHORT), (HammingWindow, _LONG))
-overload("aten::blackman_window", (BlackmanWindow, _SHORT), (BlackmanWindow, _LONG))
+for _name, _factors in _COEFFICIENTS.items():
+    _window = partial(CosineWindow, coefficients=_factors)
+    overload(
+        f"aten::{_name}_window",
+        (_window, f"window_length {_PLACED}"),
+        (_window, f"window_length periodic {_PLACED}"),
+    )
 
 
 class FftFreq(Layer):
-    """0, 1, ..., (n-1)//2, -(n//2), ..., -1, each divided by n * d."""
+    """0, 1, ..., (n-1)//2, -(n//2), ..., -1, each divided by n * d; or 0, 1, ..., n//2 of a real signal."""
 
+    is_real: bool
     n: int
     d: float = 1.0
     dtype: DType | None = None
@@ -73,21 +65,12 @@ class FftFreq(Layer):
             )
 
     def infer(self) -> TensorSpec:
-        return TensorSpec((self.n,), self.dtype or FLOAT32)
+        return TensorSpec((self.n // 2 + 1 if self.is_real else self.n,), self.dtype or FLOAT32)
 
     def forward(self) -> Array:
-        return cast(np.fft.fftfreq(self.n, self.d), self.dtype or FLOAT32)
+        compute = np.fft.rfftfreq if self.is_real else np.fft.fftfreq
+        return cast(compute(self.n, self.d), self.dtype or FLOAT32)
 
 
-class RfftFreq(FftFreq):
-    """0, 1, ..., n//2, each divided by n * d."""
-
-    def infer(self) -> TensorSpec:
-        return TensorSpec((self.n // 2 + 1,), self.dtype or FLOAT32)
-
-    def forward(self) -> Array:
-        return cast(np.fft.rfftfreq(self.n, self.d), self.dtype or FLOAT32)
-
-
-overload("aten::fft_fftfreq", (FftFreq, "n d dtype layout device pin_memory"))
-overload("aten::fft_rfftfreq", (RfftFreq, "n d dtype layout device pin_memory"))
+overload("aten::fft_fftfreq", (partial(FftFreq, is_real=False), f"n d {_PLACED}"))
+overload("aten::fft_rfftfreq", (partial(FftFreq, is_real=True), f"n d {_PLACED}"))

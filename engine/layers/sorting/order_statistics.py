@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Final, Literal
+from functools import partial
+from typing import Final, Literal
 
 import numpy as np
 
@@ -46,22 +47,48 @@ class _Chosen(Layer):
         return Reduction(dim=(self.dim,), keepdim=self.keepdim)._reduced(shape)
 
 
-class Median(_Chosen):
-    """The middle element, the lower of two; NaN if there is one."""
+class Median(Layer):
+    """The middle element along dim, the lower of two, and its position; without dim the one of all elements.
 
+    Parameters:
+        ignores_nan: NaN is left out; else the median is NaN if there is one.
+    """
+
+    ignores_nan: bool
+    dim: int | None = None
+    keepdim: bool = False
+
+    def infer(self, input: TensorSpec) -> TensorSpec | tuple[TensorSpec, TensorSpec]:
+        if self.dim is None:
+            return TensorSpec((), input.dtype)
+        return self._along(self.dim).infer(input)
+
+    def forward(self, input: Array) -> Array | tuple[Array, Array]:
+        if self.dim is not None:
+            return self._along(self.dim).forward(input)
+        return self._along(-1).forward(input.reshape(-1))[0] if input.size else cast(np.nan, input.dtype)
+
+    def _along(self, dim: int) -> _Chosen:
+        return (_NanMiddle if self.ignores_nan else _Middle)(dim=dim, keepdim=self.keepdim)
+
+
+class _Middle(_Chosen):
     def _choose(self, rows: Array) -> Array:
         middle = sort_order(rows, rows.ndim - 1)[..., (rows.shape[-1] - 1) // 2]
         missing = np.isnan(rows) if rows.dtype.kind == "f" else np.zeros(rows.shape, np.bool_)
         return np.where(missing.any(-1), missing.argmax(-1), middle)
 
 
-class NanMedian(_Chosen):
-    """The middle element of those that are numbers, the lower of two."""
-
+class _NanMiddle(_Chosen):
     def _choose(self, rows: Array) -> Array:
         missing = np.isnan(rows).sum(-1) if rows.dtype.kind == "f" else np.zeros(rows.shape[:-1], np.int64)
         middle = np.maximum(rows.shape[-1] - missing - 1, 0) // 2
         return np.take_along_axis(sort_order(rows, rows.ndim - 1), middle[..., None], -1)[..., 0]
+
+
+for _type, _ignores_nan in (("aten::median", False), ("aten::nanmedian", True)):
+    _median = partial(Median, ignores_nan=_ignores_nan)
+    overload(_type, (_median, "input"), (_median, "input dim keepdim"))
 
 
 @register("aten::mode")
@@ -75,34 +102,6 @@ class Mode(_Chosen):
         first = np.maximum.accumulate(np.where(starts, np.arange(rows.shape[-1]), 0), -1)
         lengths = np.arange(rows.shape[-1]) - first
         return np.take_along_axis(places, lengths.argmax(-1)[..., None], -1)[..., 0]
-
-
-class _OfAll(Layer):
-    """Base of layers that choose one element of all."""
-
-    along: ClassVar[type[_Chosen]]
-
-    def infer(self, input: TensorSpec) -> TensorSpec:
-        return TensorSpec((), input.dtype)
-
-    def forward(self, input: Array) -> Array:
-        return self.along().forward(input.reshape(-1))[0] if input.size else cast(np.nan, input.dtype)
-
-
-class MedianOfAll(_OfAll):
-    """The median of all elements; NaN of none."""
-
-    along = Median
-
-
-class NanMedianOfAll(_OfAll):
-    """The median of all elements that are numbers; NaN of none."""
-
-    along = NanMedian
-
-
-overload("aten::median", (MedianOfAll, "input"), (Median, "input dim keepdim"))
-overload("aten::nanmedian", (NanMedianOfAll, "input"), (NanMedian, "input dim keepdim"))
 
 
 _POSITIONAL: Final = ("input", "q", "dim", "keepdim", "interpolation")

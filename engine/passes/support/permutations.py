@@ -7,11 +7,11 @@ from typing import Final
 import numpy as np
 
 from engine.layers import Layer
-from engine.layers.shape.permute import BatchTranspose, MatrixTranspose, MoveDim, Permute, Reversal, Transpose
+from engine.layers.shape.permute import MoveDim, Permute, Reversal, Transpose
 from engine.layers.shape.shape import AtLeast, Flatten, Reshape, ReshapeAs, Squeeze, Unflatten, Unsqueeze
 from engine.tensor import Shape, TensorSpec
 
-PERMUTATIONS: Final = frozenset({Permute, Transpose, MatrixTranspose, Reversal, BatchTranspose, MoveDim})
+PERMUTATIONS: Final = frozenset({Permute, Transpose, Reversal, MoveDim})
 """Layers that only reorder the axes."""
 
 VIEWS: Final = (Reshape, ReshapeAs, Flatten, Unflatten, Squeeze, Unsqueeze, AtLeast)

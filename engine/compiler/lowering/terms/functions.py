@@ -11,7 +11,6 @@ from engine.errors import EngineError
 from engine.expression import Call, Input, Literal, Node, evaluate, postorder
 from engine.layers.creation.container import Expression
 from engine.layers.elementwise import arithmetic, functions, mathematics
-from engine.layers.elementwise import complex as complex_numbers
 from engine.layers.indexing import masking
 
 _SAME = (
@@ -95,8 +94,15 @@ def xlog1py(x: Expr, y: Expr) -> Expr:
     return apply("where", apply("eq", x, 0.0), nothing, apply("mul", x, apply("log1p", y)))
 
 
+def angle(x: Expr) -> Expr:
+    """Return the angle of a real number: 0, or pi where it is negative."""
+    return apply("where", apply("isnan", x), x, apply("where", apply("lt", x, 0.0), math.pi, 0.0))
+
+
 COMPOSED: dict[str, Callable[..., Expr]] = {
     "positive": lambda x: x,
+    "angle": angle,
+    "sgn": lambda x: apply("sign", x),
     "pow": power,
     "div": quotient,
     "sinc": sinc,
@@ -143,18 +149,6 @@ def where(layer: masking.Where, condition: Expr, x: Expr | None = None, other: E
 def masked_fill(layer: masking.MaskedFill, x: Expr, mask: Expr, value: Expr) -> Expr:
     """Return the value where the mask is on, else x."""
     return apply("where", mask, value, x)
-
-
-@expression_for(complex_numbers.Direction)
-def sgn(layer: complex_numbers.Direction, x: Expr) -> Expr:
-    """Return the sign of a real number."""
-    return apply("sign", x)
-
-
-@expression_for(complex_numbers.Angle)
-def angle(layer: complex_numbers.Angle, x: Expr) -> Expr:
-    """Return the angle of a real number: 0, or pi where it is negative."""
-    return apply("where", apply("isnan", x), x, apply("where", apply("lt", x, 0.0), math.pi, 0.0))
 
 
 @expression_for(mathematics.NanToNum, doubles=False)

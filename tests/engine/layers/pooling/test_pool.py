@@ -45,7 +45,7 @@ VALUES, INDICES = tensor(1, 2, 2, 2), tensor(1, 2, 2, 2, dtype="int64")
             "nn.AvgPool2d",
             {"kernel_size": 3, "return_indices": False},
             "unknown parameter 'return_indices', expected ceil_mode, count_include_pad, dilation, divisor_override, "
-            "input, kernel_size, padding, spatial_rank, stride",
+            "input, kernel_size, padding, stride",
         ),
         ("F.avg_pool2d", {"kernel_size": 3, "divisor_override": 0}, "divisor_override must not be zero: found 0"),
         (

@@ -20,12 +20,9 @@ from engine.compiler.storage import FLOAT32, View, row_major
 from engine.layers.creation.container import Expression
 from engine.layers.definition.layer import Layer
 from engine.layers.elementwise import arithmetic
-from engine.layers.elementwise.complex import Angle, Conjugate, Direction
+from engine.layers.elementwise.complex import Conjugate
 from engine.layers.elementwise.functions import Binary, Unary
 from engine.promotion import broadcast_sizes
-
-# Layers that are one complex function, but an expression of several real ones.
-_FUNCTIONS: dict[type[Layer], str] = {Conjugate: "conj", Angle: "angle"}
 
 
 @kernels_for(Conjugate)
@@ -53,7 +50,7 @@ def lower_complex_map(context: Context) -> Lowered:
     return context.lowered(target, *parts.composition.steps)
 
 
-_WRITTEN = (Unary, Binary, Expression, Angle, Direction, arithmetic.Add, arithmetic.Sub, arithmetic.Div)
+_WRITTEN = (Unary, Binary, Expression, arithmetic.Add, arithmetic.Sub, arithmetic.Div)
 FALLBACKS.update(dict.fromkeys(_WRITTEN, lower_complex_map))
 
 
@@ -77,8 +74,10 @@ def _operands(context: Context) -> tuple[list[View], list[Expr | None]]:
 
 def _tree_of(context: Context, layer: Layer, arguments: Sequence[Expr | None], views: list[View]) -> Expr | None:
     """Return the expression; complex literals become operands."""
-    if type(layer) in _FUNCTIONS:
-        return apply(_FUNCTIONS[type(layer)], *(each for each in arguments if each is not None))
+    # These are one complex function, but an expression of several real ones.
+    name = "conj" if isinstance(layer, Conjugate) else "angle" if layer == Unary(function="angle") else None
+    if name is not None:
+        return apply(name, *(each for each in arguments if each is not None))
     if isinstance(layer, Expression):
 
         def written(value: object) -> Expr | None:

@@ -21,7 +21,7 @@ from engine.layers.convolution.pad import Pad
 from engine.layers.definition.layer import Layer
 from engine.layers.indexing import masking, selection, slicing
 from engine.layers.shape import diagonal, expand, join, permute, shape
-from engine.layers.signal.fourier import FftShift, IfftShift
+from engine.layers.signal.fourier import Shift
 from engine.layers.vision import shuffle
 from engine.promotion import Category, dtype_category
 from engine.tensor import Array, DType, dtype_name
@@ -29,8 +29,8 @@ from engine.tensor import Array, DType, dtype_name
 # Most elements with a table of indices.
 _MAX_ELEMENTS = 2**20
 MOVES_FIRST: tuple[type[Layer], ...] = (
-    Pad, Unfold, FftShift, IfftShift, diagonal.DiagonalEmbed, expand.Repeat, expand.RepeatInterleave, expand.Tile,
-    masking.LowerTriangle, masking.UpperTriangle, permute.Flip, permute.Roll, selection.IndexSelect, selection.Take,
+    Pad, Unfold, Shift, diagonal.DiagonalEmbed, expand.Repeat, expand.RepeatInterleave, expand.Tile,
+    masking.Triangle, permute.Flip, permute.Roll, selection.IndexSelect, selection.Take,
     selection.TakeAlongDim, shape.AsStrided, shuffle.ChannelShuffle, shuffle.PixelShuffle, shuffle.PixelUnshuffle,
     slicing.Windows,
 )  # fmt: skip

@@ -20,8 +20,8 @@ from engine.layers.convolution.fold import Fold, Unfold
 from engine.layers.convolution.window import Window
 from engine.layers.convolution.window import columns as window_columns
 from engine.layers.definition.layer import Layer
-from engine.layers.elementwise.complex import Complex, Imag, Real, ViewAsComplex, ViewAsReal
-from engine.layers.indexing.masking import LowerTriangle, UpperTriangle
+from engine.layers.elementwise.complex import Complex, Part, ViewAsComplex, ViewAsReal
+from engine.layers.indexing.masking import Triangle
 from engine.layers.indexing.slicing import SliceCopy, SliceScatter
 from engine.layers.operands.axes import checked_axis
 from engine.layers.shape.expand import Repeat, Tile
@@ -46,15 +46,15 @@ def lower_complex(context: Context) -> Lowered:
     return context.lowered(target, *steps)
 
 
-@kernels_for(Real, Imag, ViewAsReal)
+@kernels_for(Part, ViewAsReal)
 def lower_part(context: Context) -> Lowered:
     """Lower the real or imaginary part of complex numbers, or both, to a view."""
     x, layer = context.elements(0), context.layer(Layer)
     if x.dtype != COMPLEX64:
         raise NotLoweredError("there are kernels only for complex64")
-    if isinstance(layer, ViewAsReal):
+    if not isinstance(layer, Part):
         return context.lowered(as_words(x))
-    return context.lowered(derived(x, x.meta.real if isinstance(layer, Real) else x.meta.imag))
+    return context.lowered(derived(x, x.meta.imag if layer.is_imaginary else x.meta.real))
 
 
 @kernels_for(ViewAsComplex)
@@ -185,15 +185,15 @@ def lower_unfold(context: Context) -> Lowered:
     return context.lowered(target, *steps, context.copy(patches, derived(target, target.meta.reshape(patches.shape))))
 
 
-@kernels_for(LowerTriangle, UpperTriangle)
+@kernels_for(Triangle)
 def lower_triangle(context: Context) -> Lowered:
     """Lower a triangle: the elements where a known mask of one matrix is on."""
-    layer, x, composition = context.layer(Layer), context.elements(0), Composition(context)
+    layer, x, composition = context.layer(Triangle), context.elements(0), Composition(context)
     given = [context.argument(index) for index in range(1, len(context.bound.positional))]
     if any(isinstance(each, View) for each in given):
         raise NotLoweredError("its diagonal is known only at run time")
     if is_symbolic(x.shape[-2:]):
-        return _symbolic_triangle(context, x, layer, given)
+        return _symbolic_triangle(context, x, layer)
     mask = np.asarray(layer.forward(np.ones(x.shape[-2:], np.bool_), *given))
     tree = apply("where", Operand(1), Operand(0), 0)
     if x.dtype == FLOAT32:
@@ -203,12 +203,11 @@ def lower_triangle(context: Context) -> Lowered:
     return context.lowered(target, *composition.steps)
 
 
-def _symbolic_triangle(context: Context, x: View, layer: Layer, given: list[object]) -> Lowered:
+def _symbolic_triangle(context: Context, x: View, layer: Triangle) -> Lowered:
     """Lower a triangle of matrices of symbolic sizes, by the distance of column and row numbers."""
-    is_upper, diagonal = isinstance(layer, UpperTriangle), getattr(layer, "diagonal", 0)
     (rows, down), (columns, across) = (integer_range(context, size) for size in x.shape[-2:])
     distance = apply("sub", Operand(2), Operand(1))
-    is_kept = apply("ge" if is_upper else "le", distance, diagonal)
+    is_kept = apply("ge" if layer.is_upper else "le", distance, layer.diagonal)
     target, composition = row_major(x.shape, x.dtype), Composition(context)
     line = derived(rows, rows.meta.reshape(-1, 1))
     composition.typed(target, apply("where", is_kept, Operand(0), 0), x, line, columns, domain=domain_of(x.dtype))

@@ -20,32 +20,26 @@ from engine.compiler.storage import FLOAT32, View, constant, row_major
 from engine.layers.definition.layer import Layer
 from engine.layers.operands.axes import checked_axis
 from engine.layers.operands.precision import INT64
-from engine.layers.reduction.extremum import ArgMax, ArgMin, Max, Min
-from engine.layers.reduction.scan import CumMax, CumMin, CumProd, CumSum, LogCumSumExp, Running
+from engine.layers.reduction import extremum, scan
 from engine.tensor import TensorSpec, dtype_name
 
 # Largest index in int32.
 _MAX_INDEX = 2**31 - 1
-_MODES: dict[type[Layer], Mode] = {
-    CumSum: "sum",
-    CumProd: "product",
-    LogCumSumExp: "logarithm",
-}
 
 
-@kernels_for(ArgMax, ArgMin)
+@kernels_for(extremum.ArgExtreme)
 def lower_arg_extreme(context: Context) -> Lowered:
     """Lower the index of the extreme, along one dimension or in the flattened tensor."""
-    layer: Any = context.layer(Layer)
-    places, _, composition = extremes_of(context, layer.dim, is_largest=isinstance(layer, ArgMax))
+    layer = context.layer(extremum.ArgExtreme)
+    places, _, composition = extremes_of(context, layer.dim, is_largest=layer.is_largest)
     return Lowered(views={context.op.outputs[0].name: places}, steps=composition.steps)
 
 
-@kernels_for(Max, Min)
+@kernels_for(extremum.ExtremeAndPlace)
 def lower_extreme(context: Context) -> Lowered:
     """Lower the extreme of all elements, or along one dimension with its index."""
-    layer: Any = context.layer(Layer)
-    outputs, is_largest = context.op.outputs, isinstance(layer, Max)
+    layer, outputs = context.layer(extremum.ExtremeAndPlace), context.op.outputs
+    is_largest = layer.is_largest
     if len(outputs) == 1:
         if context.elements(0).dtype != FLOAT32:
             _, elements, composition = extremes_of(context, layer.dim, is_largest=is_largest)
@@ -92,12 +86,13 @@ def extremes_of(
     return places, elements, composition
 
 
-@kernels_for(CumSum, CumProd, LogCumSumExp)
+@kernels_for(scan.Running, scan.LogCumSumExp)
 def lower_scan(context: Context) -> Lowered:
     """Lower a running sum, product or logsumexp along one dimension."""
     layer: Any = context.layer(Layer)
-    ends = {"is_reverse": layer.reverse, "is_exclusive": layer.exclusive} if isinstance(layer, Running) else {}
-    return _scanned(context, layer.dim, _MODES[type(layer)], **ends)
+    if isinstance(layer, scan.LogCumSumExp):
+        return _scanned(context, layer.dim, "logarithm")
+    return _scanned(context, layer.dim, layer.mode, is_reverse=layer.reverse, is_exclusive=layer.exclusive)
 
 
 def _scanned(
@@ -150,10 +145,10 @@ def _scan(context: Context, x: View, spec: TensorSpec, sizes: tuple[int, int, in
     return Scan(mode=mode, outer=outer, size=size, inner=inner, dtypes=names, domain=domain, host=context.host)
 
 
-@kernels_for(CumMax, CumMin, doubles=True)
+@kernels_for(scan.RunningExtreme, doubles=True)
 def lower_running_extreme(context: Context) -> Lowered:
     """Lower the running extreme, and its index."""
-    layer: Any = context.layer(Layer)
+    layer = context.layer(scan.RunningExtreme)
     x, composition, outputs = context.tensor(0), Composition(context), context.op.outputs
     if not x.shape or len(outputs) != 2:
         raise NotLoweredError("its operand is a scalar, or its results are a list")
@@ -162,7 +157,7 @@ def lower_running_extreme(context: Context) -> Lowered:
         x = context.copied(x, composition.steps)
     elements, places = row_major(x.shape, x.dtype), row_major(x.shape, INT64)
     kernel = RunningExtreme(
-        is_largest=isinstance(layer, CumMax),
+        is_largest=layer.is_largest,
         outer=math.prod(x.shape[:axis]),
         size=x.shape[axis],
         inner=math.prod(x.shape[axis + 1 :]),

@@ -13,7 +13,7 @@ from engine.compiler.lowering.steps import Lowered, NotLoweredError
 from engine.compiler.lowering.terms.functions import power
 from engine.compiler.storage import View
 from engine.layers.definition.layer import Layer
-from engine.layers.reduction.deviation import Deviation, Norm, Variance
+from engine.layers.reduction.deviation import Norm, Spread
 from engine.layers.reduction.reduction import LogSumExp, Reduction
 
 X, Y = Operand(0), Operand(1)
@@ -45,19 +45,18 @@ def lower_log_sum_exp(context: Context) -> Lowered:
     return _result(composition, apply("add", apply("log", X), Y), total, shift)
 
 
-@kernels_for(Variance, Deviation, doubles=True)
+@kernels_for(Spread, doubles=True)
 def lower_spread(context: Context) -> Lowered:
     """Lower the variance, in two passes, or the deviation."""
     (x, axes), composition = _operand(context), Composition(context)
-    layer = context.layer(Layer)
-    assert isinstance(layer, Variance | Deviation)
+    layer = context.layer(Spread)
     mean = composition.reduce(x, axes, "mean")
     squares = composition.each(apply("square", apply("sub", X, Y)), x, mean)
     given = layer.unbiased if layer.correction is None else layer.correction
     count = math.prod(x.shape[axis] for axis in axes)
     divisor = max(count - (1 if given is None else float(given)), 0.0)
     variance = apply("div", X, divisor)
-    tree = apply("sqrt", variance) if isinstance(layer, Deviation) else variance
+    tree = apply("sqrt", variance) if layer.takes_root else variance
     return _result(composition, tree, composition.reduce(squares, axes, "sum"))
 
 

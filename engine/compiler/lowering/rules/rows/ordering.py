@@ -21,7 +21,7 @@ from engine.compiler.storage import FLOAT32, View, constant, row_major
 from engine.layers.definition.layer import Layer
 from engine.layers.operands.axes import checked_axis
 from engine.layers.operands.precision import INT64
-from engine.layers.sorting.order_statistics import Median, MedianOfAll, NanMedian, NanMedianOfAll, Quantile
+from engine.layers.sorting.order_statistics import Median, Quantile
 from engine.layers.sorting.searching import Bucketize, Histogram, SearchSorted
 from engine.layers.sorting.sorting import ArgSort, KthValue, Sort, TopK
 from engine.tensor import dtype_name
@@ -56,19 +56,12 @@ def lower_kth(context: Context) -> Lowered:
     return given(context, *_single(context, layer.dim, layer.k - 1))
 
 
-@kernels_for(Median, NanMedian)
+@kernels_for(Median)
 def lower_median(context: Context) -> Lowered:
-    """Lower the median along a dimension, and its index."""
-    layer: Any = context.layer(Layer)
-    return given(context, *_single(context, layer.dim, 0, "numbers" if isinstance(layer, NanMedian) else "all"))
-
-
-@kernels_for(MedianOfAll, NanMedianOfAll)
-def lower_median_of_all(context: Context) -> Lowered:
-    """Lower the median of all elements."""
-    middle: Middle = "numbers" if isinstance(context.layer(Layer), NanMedianOfAll) else "all"
-    elements, _, steps = ordered(context, None, 0, 1, middle=middle)
-    return given(context, [elements], steps)
+    """Lower the median along a dimension and its index, or that of all elements."""
+    layer = context.layer(Median)
+    elements, places, steps = ordered(context, layer.dim, 0, 1, middle="numbers" if layer.ignores_nan else "all")
+    return given(context, [elements] if layer.dim is None else [elements, places], steps)
 
 
 Middle = Literal["none", "all", "numbers"]

@@ -23,15 +23,11 @@ from engine.compiler.storage import FLOAT32, View, ordered, row_major
 from engine.ir.dims import hint
 from engine.layers.definition.layer import Layer
 from engine.layers.normalisation import softmax
-from engine.layers.reduction.extremum import AMax, AMin
-from engine.layers.reduction.reduction import AllTrue, AnyTrue, CountNonZero, Mean, Prod, Reduction, Sum
+from engine.layers.reduction.extremum import Extreme
+from engine.layers.reduction.reduction import Mean, NonZeroTest, Prod, Reduction, Sum
 from engine.tensor import dtype_name
 
-TYPED_MODES: dict[type[Reduction], TypedMode] = {
-    Mean: "mean", Sum: "sum", Prod: "product", AMax: "max", AMin: "min", AnyTrue: "any", AllTrue: "all",
-    CountNonZero: "count",
-}  # fmt: skip
-MODES: dict[type[Reduction], Mode] = {Mean: "mean", Sum: "sum", Prod: "product", AMax: "max", AMin: "min"}
+MODES: dict[type[Reduction], Mode] = {Mean: "mean", Sum: "sum", Prod: "product"}
 
 
 @kernels_for(softmax.Softmax, softmax.LogSoftmax, doubles=True)
@@ -101,14 +97,21 @@ def _rows(x: View, axis: int) -> View | None:
     return x.derive(lines.reshape(-1, moved.shape[-1]))
 
 
-@kernels_for(*MODES, doubles=True)
+def _mode(layer: Reduction) -> Mode:
+    if isinstance(layer, Extreme):
+        return "max" if layer.is_largest else "min"
+    return MODES[type(layer)]
+
+
+@kernels_for(*MODES, Extreme, doubles=True)
 def lower_reduction(context: Context) -> Lowered:
     """Lower a reduction of any dimensions, copied to lie last if needed, or the mean over pixels."""
     if (typed := context.argument(0)) is not None and isinstance(typed, View) and typed.dtype != context.dtype:
         return lower_typed_reduction(context)
     layer, x, rank = context.layer(Reduction), context.tensor(0), context.result_spec.rank
     axes = sorted(layer.axes(len(x.shape)))
-    mode, are_pixels = MODES[type(layer)], len(x.shape) in (3, 4, 5) and axes == [*range(2, len(x.shape))]
+    mode = _mode(layer)
+    are_pixels = len(x.shape) in (3, 4, 5) and axes == [*range(2, len(x.shape))]
     if mode != "product" and are_pixels and x.strides[1] == 1:
         return mean_of_pixels(context, x, is_image=rank > 2, of=mode)
     is_run = bool(axes) and axes == list(range(axes[0], axes[-1] + 1))
@@ -132,14 +135,14 @@ def _in_rows(target: View) -> tuple[View, View]:
     return target, flat
 
 
-@kernels_for(AnyTrue, AllTrue, CountNonZero)
+@kernels_for(NonZeroTest)
 def lower_typed_reduction(context: Context) -> Lowered:
     """Lower a reduction of another dtype than float32, or to another dtype."""
     layer, x, spec = context.layer(Reduction), context.elements(0), context.lowering.spec(context.op.outputs[0])
     axes = sorted(layer.axes(len(x.shape)))
     if spec is None or spec.dtype.name not in TYPES or x.dtype.name not in TYPES or not axes or not x.shape:
         raise NotLoweredError(f"there are no {dtype_name(x.dtype)} kernels")
-    mode = TYPED_MODES[type(layer)]
+    mode: TypedMode = layer.mode if isinstance(layer, NonZeroTest) else _mode(layer)
     is_question = mode in ("any", "all", "count")
     kinds = (x.dtype.kind, spec.dtype.kind)
     if not is_question and ((kinds[0] == "f") != (kinds[1] == "f") or (mode == "mean" and kinds[0] != "f")):

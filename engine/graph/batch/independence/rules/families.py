@@ -22,7 +22,7 @@ from engine.layers.creation.matrices import OneHot
 from engine.layers.elementwise import arithmetic, comparison, complex, logical, mathematics, piecewise, ternary
 from engine.layers.elementwise.base import UnaryFunction
 from engine.layers.elementwise.functions import Binary, Unary
-from engine.layers.indexing.masking import Copy, Fill, MaskedFill, Where, _Triangle
+from engine.layers.indexing.masking import Copy, Fill, MaskedFill, Triangle, Where
 from engine.layers.indexing.slicing import Narrow, Select, Windows
 from engine.layers.linear import linear, matmul, square
 from engine.layers.linear.linalg_norm import SingularNorm
@@ -44,7 +44,7 @@ from engine.layers.quantised.quantise import (
 from engine.layers.quantised.quantised_product import QuantisedConv2d, QuantisedLinear
 from engine.layers.reduction import distance, extremum, reduction, scan
 from engine.layers.shape import diagonal, permute, split
-from engine.layers.signal.fourier import OneAxis, _Shift
+from engine.layers.signal.fourier import OneAxis, Shift
 from engine.layers.signal.short_time_fourier import Istft, Stft
 from engine.layers.sorting import order_statistics, sorting
 from engine.layers.sorting.searching import Bucketize, IsIn
@@ -52,8 +52,8 @@ from engine.layers.vision import grid, interpolate, shuffle
 
 rule(
     Unary, Binary, UnaryFunction, comparison.Comparison, comparison.Predicate, comparison.IsClose, logical.Logical,
-    logical.BitwiseNot, arithmetic.Add, arithmetic.Sub, arithmetic.Div, complex.Complex, complex.Real, complex.Imag,
-    complex.Conjugate, complex.Angle, complex.Direction, mathematics.FloatPower, mathematics.NanToNum,
+    logical.BitwiseNot, arithmetic.Add, arithmetic.Sub, arithmetic.Div, complex.Complex, complex.Part,
+    complex.Conjugate, mathematics.FloatPower, mathematics.NanToNum,
     mathematics.FrExp, piecewise.ReLU, piecewise.Hardtanh, piecewise.Threshold, ternary.Clamp, ternary.Lerp,
     ternary.AddCMul, ternary.AddCDiv, MaskedFill, Where, Copy, Fill, FakeQuantize, QuantizePerTensor, Dequantize,
     IntRepr, StringConcat, LabelEncoder,
@@ -102,7 +102,7 @@ _ROWS: Final[list[tuple[Rule, tuple[type[Any], ...]]]] = [
     (rows(none), (Bucketize, IsIn, complex.ViewAsReal, permute._Permutation)),
     (rows(_last(1)), (complex.ViewAsComplex, diagonal.DiagonalEmbed, linear.Linear, QuantisedLinear)),
     (rows(_last(1), "input1", "input2"), (linear.Bilinear,)),
-    (rows(_last(2)), (Det, square._OfMatrices, _Triangle)),
+    (rows(_last(2)), (Det, square._OfMatrices, Triangle)),
     (rows(_last(3)), (shuffle.PixelShuffle, shuffle.PixelUnshuffle)),
     (rows(lambda layer, rank: range(rank - len(layer.normalized_shape), rank)),
      (layer_norm._TrailingNorm, layer_norm.LayerNormStatistics)),
@@ -110,12 +110,13 @@ _ROWS: Final[list[tuple[Rule, tuple[type[Any], ...]]]] = [
     (rows(lambda layer, rank: (layer.axis(rank),), verb="normalises along"), (softmax._AlongAxis,)),
     (rows(lambda layer, rank: layer._plane(rank)), (diagonal.Diagonal,)),
     (rows(_dim), (
-        extremum._ArgExtreme, extremum._Pair, order_statistics._Chosen, order_statistics.Quantile, sorting.KthValue,
-        SingularNorm, scan._Scan, scan._RunningExtreme, scan.Diff, sorting.Sort, sorting.ArgSort, sorting.TopK,
+        extremum.ArgExtreme, extremum.ExtremeAndPlace, order_statistics._Chosen, order_statistics.Median,
+        order_statistics.Quantile, sorting.KthValue, SingularNorm, scan._Scan,
+        scan.RunningExtreme, scan.Diff, sorting.Sort, sorting.ArgSort, sorting.TopK,
         Select, Narrow, Windows, OneAxis,
     )),
     (rows(lambda layer, rank: (checked_axis(layer.dim or 0, rank),)), (split._Pieces,)),
-    (rows(_moved), (permute._Mirror, _Shift)),
+    (rows(_moved), (permute._Mirror, Shift)),
     (rows(_padded), (Pad,)),
     (rows(but_first), (
         onnx_conv.ConvInteger, conv.StridedSameConv, QuantisedConv2d, norm.GroupNorm, norm.LocalResponseNorm,

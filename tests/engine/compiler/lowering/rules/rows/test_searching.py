@@ -9,7 +9,7 @@ from engine import Session
 from engine.compiler.codegen.host import describe
 from engine.compiler.kernels.ordering.binary_search import BinarySearch
 from engine.compiler.kernels.ordering.scan import RunningExtreme
-from engine.layers.reduction.scan import CumMax, CumMin
+from engine.layers.reduction.scan import RunningExtreme as RunningExtremeLayer
 from tests.engine.compiler.kernels.guarded import guarded_array
 from tests.engine.compiler.kernels.running import LEVELS, run
 from tests.engine.compiler.lowering.rules.indexing.test_gather import kernel_of
@@ -25,7 +25,7 @@ def test_running_extremes_keep_nan_and_the_last_place(level: str) -> None:
             elements, places = guarded_array(np.zeros_like(x)), np.zeros(x.shape, np.int64)
             kernel = RunningExtreme(is_largest=is_largest, outer=outer, size=size, inner=inner, host=describe(level))
             run(kernel, level, [x, elements, places])
-            values, indices = (CumMax if is_largest else CumMin)(dim=1).forward(x)
+            values, indices = RunningExtremeLayer(is_largest=is_largest, dim=1).forward(x)
             np.testing.assert_array_equal(elements, values)
             np.testing.assert_array_equal(places, indices)
 
