@@ -145,6 +145,7 @@ _ALL: Final = (
     Network(name="crnn_100", module="text", make="crnn", shape=(1, 1, 32, 100), group="recurrent"),
     Network(name="dbnet_640", module="text", make="dbnet", shape=_pictures(640), group="others"),
     Network(name="letters_400", module="speech", make="letters", shape=(1, 80, 400), group="others"),
+    Network(name="vits_60", module="synthesis", make="vits", shape=(1, 60), vocabulary=178, group="others"),
     Network(name="tcn_500", module="speech", make="tcn", shape=(1, 64, 500), group="others"),
     Network(name="ultraface_320", module="ultraface", make="ultraface", shape=(1, 3, 240, 320), group="others"),
     Network(name="dcgan_generator", module="dcgan", make="generator", shape=(1, 100, 1, 1), group="others"),

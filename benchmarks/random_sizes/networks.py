@@ -77,6 +77,7 @@ OPEN_NETWORKS: Final = {
     "dbnet": OpenNetwork(network=NETWORKS["dbnet_640"], axes=_pictures(160, 640, 32)),
     "crnn": OpenNetwork(network=NETWORKS["crnn_100"], axes={3: Axis(name="width", least=32, most=320)}),
     "letters": OpenNetwork(network=NETWORKS["letters_400"], axes={2: Axis(name="frames", least=100, most=800)}),
+    "vits": OpenNetwork(network=NETWORKS["vits_60"], axes={1: Axis(name="symbols", least=10, most=120)}),
     "bert_mini": OpenNetwork(network=replace(NETWORKS["bert_mini_128"], make="bert_mini_open"), axes=_TOKENS),
     "minilm": OpenNetwork(network=replace(NETWORKS["minilm_l6_128"], make="minilm_l6_open"), axes=_TOKENS),
 }
