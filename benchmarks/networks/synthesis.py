@@ -1,4 +1,4 @@
-"""Text to speech after VITS (Kim et al. 2021): a text encoder, predicted durations, a flow, and HiFi-GAN's generator."""
+"""Text to speech after VITS (Kim et al. 2021): text encoder, predicted durations, flow, and HiFi-GAN generator."""
 
 from __future__ import annotations
 

@@ -168,6 +168,13 @@ class CompiledGraph:
         except EngineError:
             return None
 
+    def program_soon(self, specs: Sequence[TensorSpec]) -> Program | None:
+        """Return the program for inputs of these shapes if there is one, or a template is valid for them."""
+        try:
+            return self.instances.program(specs) or self.builder.bound_program(specs)
+        except EngineError:
+            return None
+
     def is_ready(self, inputs: Sequence[Array]) -> bool:
         """Return whether there is a program for inputs of these shapes."""
         return self.instances.program(inputs) is not None or self.builder.has_template(_specs(inputs))

@@ -13,6 +13,7 @@ from engine.graph.footprint import Footprint, Footprints
 from engine.graph.running.feeding import feed
 from engine.session.batches import Batches
 from engine.session.executor import Executor
+from engine.session.state import State
 from engine.tensor import Array, TensorSpec
 
 T = TypeVar("T")
@@ -45,17 +46,16 @@ class Route(NamedTuple):
     places: list[Any]
 
 
-class Estimate(NamedTuple):
-    """Resources of a run on inputs of some shapes: the number of parts, their specs and their graph."""
+class Work(NamedTuple):
+    """Run on inputs of some shapes: the number of parts, their specs and their graph."""
 
     graph: RuntimeGraph
     specs: list[TensorSpec]
-    footprint: Footprint
     parts: int
 
 
 class Estimates:
-    """Resource estimates of one session's graph; nothing is computed or compiled for them.
+    """Resource estimates of one session's graph; nothing is run or compiled for them.
 
     Args:
         executor: runs it, and knows what is compiled.
@@ -66,14 +66,18 @@ class Estimates:
         self._graph = graph
         self._executor = executor
         self._batches = batches
-        self._known: DispatchCache[Estimate] = DispatchCache()
+        self._known: DispatchCache[Work] = DispatchCache()
+        self._footprints: DispatchCache[Footprint] = DispatchCache()
 
-    def of(self, inputs: Given) -> Estimate:
-        """Return the estimate for such inputs, computed once for each shape.
+    def of(self, inputs: Given, state: State | None = None) -> Work:
+        """Return how such inputs run, found once for each shape.
 
         Raises:
             InputError: the inputs do not fit the graph.
         """
+        if state is not None:
+            arrays = state.joined(self._graph.inputs, inputs)
+            return Work(self._graph, [TensorSpec(array.shape, array.dtype) for array in arrays], 1)
         key = shapes_of(inputs)
         known = None if key is None else self._known.get(key)
         if known is None:
@@ -83,21 +87,32 @@ class Estimates:
                 self._known.keep(key, known)
         return known
 
-    def bytes_of(self, inputs: Given) -> int:
+    def bytes_of(self, inputs: Given, state: State | None = None) -> int:
         """Return the bytes of a run, as defined by ``Session.estimate_bytes``."""
-        known = self.of(inputs)
-        outputs = known.parts * known.footprint.outputs
-        if self._executor.holds(known.graph, known.specs):
-            return outputs
-        return known.footprint.peak + (outputs if known.parts > 1 else 0)
+        graph, specs, parts = self.of(inputs, state)
+        program = self._executor.program(graph, specs)
+        if program is not None:
+            return parts * program.run_bytes
+        key = id(graph), *((spec.shape, spec.dtype) for spec in specs)
+        found = self._footprints.get(key)
+        if found is None:
+            found = Footprints(graph).of(specs)
+            self._footprints.keep(key, found)
+        return found.peak + (parts * found.outputs if parts > 1 else 0)
 
-    def _work_out(self, specs: list[TensorSpec]) -> Estimate:
+    def is_compiled(self, inputs: Given, state: State | None = None) -> bool:
+        """Return whether machine code for such inputs is ready; that for any length of a state serves all of them."""
+        graph, specs, _ = self.of(inputs, state)
+        if state is not None:
+            return self._executor.program(graph, specs) is not None
+        return self._executor.holds(graph, specs)
+
+    def _work_out(self, specs: list[TensorSpec]) -> Work:
         graph, of_part = self._batches.graph_for(specs)
         sizes = [
             (spec.shape[0] or 0, part.shape[0] or 1) for spec, part in zip(specs, of_part, strict=True) if spec.shape
         ]
-        parts = max((-(-whole // part) for whole, part in sizes), default=1)
-        return Estimate(graph, of_part, Footprints(graph).of(of_part), parts)
+        return Work(graph, of_part, max((-(-whole // part) for whole, part in sizes), default=1))
 
 
 def shapes_of(inputs: Given) -> Shapes | None:

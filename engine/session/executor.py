@@ -21,6 +21,7 @@ from engine.tensor import Array, TensorSpec
 
 if TYPE_CHECKING:
     from engine.compiler import CompiledGraph
+    from engine.compiler.runtime.program import Program
 
 
 class Executor:
@@ -131,6 +132,11 @@ class Executor:
         """Return whether machine code for these shapes and its memory are ready."""
         found = self.find(graph)
         return found is not None and found.instances.program(specs) is not None
+
+    def program(self, graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> Program | None:
+        """Return the program that would run inputs of these shapes, if one is ready or a template is valid for them."""
+        found = self.find(graph)
+        return None if found is None else found.program_soon(specs)
 
     def prefers_parts(self, graph: RuntimeGraph, specs: Sequence[TensorSpec], parts: int) -> bool:
         """Return whether so many runs of these shapes are faster than one of a batch; false if not compiled."""

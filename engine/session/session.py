@@ -224,13 +224,10 @@ class Session:
             found = "none" if state is None else "taps" if self.graph.feedback else "a session without states"
             raise InputError("a run of a session with states needs a state and no taps", found=found)
         feedback = self.graph.feedback
-        own, returned = {each.input for each in feedback}, {each.output for each in feedback}
-        given = iter(feed([port for number, port in enumerate(self.graph.inputs) if number not in own], inputs))
+        returned = {each.output for each in feedback}
         runs: list[MeasuredRun] | None = [] if profile else None
         with state.lock:
-            values = dict(zip((each.input for each in feedback), state.values, strict=True))
-            arrays = [values[k] if k in own else next(given) for k, _ in enumerate(self.graph.inputs)]
-            results = self._executor.run(self.graph, arrays, runs)
+            results = self._executor.run(self.graph, state.joined(self.graph.inputs, inputs), runs)
             state.update([results[each.output] for each in feedback])
         kept = [k for k, _ in enumerate(results) if k not in returned]
         outputs = Outputs([results[k] for k in kept], [self._names[k] for k in kept])
@@ -263,28 +260,27 @@ class Session:
             outputs.buffers = runs[0].buffers if len(runs) == 1 else []
         return outputs
 
-    def estimate_bytes(self, inputs: Given) -> int:
+    def estimate_bytes(self, inputs: Given, state: State | None = None) -> int:
         """Return the most bytes that a run on these inputs takes in addition to them, as far as shapes tell.
 
         Computed once for each shape; nothing is compiled for it. If machine code for these shapes exists, its memory
-        exists too, and only the outputs are new.
+        exists too, and only the outputs are new, and intermediate values where sizes are dynamic.
 
         Args:
-            inputs: as for ``run``; nothing is computed.
+            inputs, state: as for ``run``; nothing is computed.
 
         Raises:
             InputError: the inputs do not fit the graph.
         """
-        return self._estimates.bytes_of(inputs)
+        return self._estimates.bytes_of(inputs, state)
 
-    def is_compiled(self, inputs: Given) -> bool:
+    def is_compiled(self, inputs: Given, state: State | None = None) -> bool:
         """Return whether the machine code for these inputs is ready; else a run compiles or uses the reference.
 
         Raises:
             InputError: the inputs do not fit the graph.
         """
-        known = self._estimates.of(inputs)
-        return self._executor.holds(known.graph, known.specs)
+        return self._estimates.is_compiled(inputs, state)
 
     def request_compilation(self, inputs: Given) -> None:
         """Request background compilation for inputs of these shapes; it starts if they occur more than once.

@@ -10,6 +10,7 @@ import numpy as np
 from engine.errors import InputError
 from engine.graph.feedback import Feedback
 from engine.graph.port import Port
+from engine.graph.running.feeding import feed
 from engine.limits import check_size
 from engine.tensor import Array, TensorSpec, format_shape
 
@@ -58,6 +59,16 @@ class State:
         """Number of elements along the growing dimension; 0 if no state grows."""
         pairs = zip(self._feedback, self.values, strict=True)
         return max((value.shape[each.axis] for each, value in pairs if each.axis is not None), default=0)
+
+    def joined(self, ports: Sequence[Port], given: object) -> list[Array]:
+        """Return all inputs of a run: those of the state, and the caller's for the other ports.
+
+        Raises:
+            InputError: the caller's do not fit.
+        """
+        values = dict(zip((each.input for each in self._feedback), self.values, strict=True))
+        others = iter(feed([port for number, port in enumerate(ports) if number not in values], given))
+        return [values[number] if number in values else next(others) for number, _ in enumerate(ports)]
 
     def truncate(self, length: int) -> None:
         """Drop what was appended after the first ``length`` elements.

@@ -281,3 +281,20 @@ def test_wrong_uses_of_states_are_refused(tmp_path: Path) -> None:
         session.new_state({"q": np.zeros((1, 1, 64), np.float32)})
     with pytest.raises(InputError, match="the session has no states"):
         engine.Session(graph).new_state()
+
+
+def test_estimates_know_what_a_state_holds(tmp_path: Path) -> None:
+    session = engine.Session(decoder(tmp_path), backend="compiled", states=CACHES, state_capacity=64)
+    state, random = session.new_state(), np.random.default_rng(3)
+
+    def step() -> dict[str, Array]:
+        sizes = {"q": HEADS, "k": GROUPS, "v": GROUPS}
+        return {name: random.standard_normal((1, 1, count * WIDTH), np.float32) for name, count in sizes.items()}
+
+    assert not session.is_compiled(step(), state)
+    for _ in range(3):
+        session.run(step(), state=state)
+    assert session.is_compiled(step(), state)  # of a length never met
+    assert session.estimate_bytes(step(), state) >= HEADS * WIDTH * 4
+    with pytest.raises(InputError):
+        session.is_compiled({}, state)

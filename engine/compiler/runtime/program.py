@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -9,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from engine.compiler.addresses import port_of
+from engine.compiler.addresses import MemorySpace, port_of, space_of
 from engine.compiler.codegen import object_code
 from engine.compiler.executable import Executable, Region, Segment
 from engine.graph.operator import RuntimeOperator
@@ -124,6 +125,14 @@ class Program:
             KernelOutput(port_of(each.address), tuple(map(self.number, each.shape)), named_dtype(each.dtype))
             for each in whole
         ]
+
+    @cached_property
+    def run_bytes(self) -> int:
+        """Bytes that a run takes: outputs; of a template an arena too, which only other runs may have left."""
+        regions = [each for each in self.outputs if isinstance(each, Region)]
+        new = [each for each in regions if space_of(each.address) is not MemorySpace.INPUT]
+        outputs = sum(math.prod(each.shape) * named_dtype(each.dtype).itemsize for each in new)
+        return outputs + (self.number(self.plan.arena_bytes) if self.is_bound else 0)
 
     @cached_property
     def makes_all_outputs(self) -> bool:
