@@ -303,7 +303,26 @@ def unsqueeze(g: Growing) -> list[Operator] | None:
     return [op("torch.unsqueeze", f"unsqueeze_{name}", x.name, name, dim=g.between(-1, x.rank))]
 
 
+def quantise(g: Growing) -> list[Operator] | None:
+    x, name = g.pick(), g.name()
+    if x is None:
+        return None
+    zero = np.array(g.between(0, 127), g.one_of((np.uint8, np.int8)))
+    scale = np.array(g.one_of((0.011, 0.05)), np.float32)
+    return [op("QuantizeLinear", f"codes_{name}", x.name, name, scale=scale, zero_point=zero)]
+
+
+def dequantise(g: Growing) -> list[Operator] | None:
+    x, name = g.pick(lambda x: x.dtype.name in ("uint8", "int8")), g.name()
+    if x is None:
+        return None
+    scale, zero = np.array(0.03, np.float32), np.array(g.between(0, 127), x.dtype)
+    return [op("DequantizeLinear", f"floats_{name}", x.name, name, scale=scale, zero_point=zero)]
+
+
 EXACT = (
+    *[Maker(quantise, is_exact=True, is_discrete=True)] * 2,
+    *[Maker(dequantise, is_exact=True)] * 2,
     *[Maker(simple("nn.ReLU"), is_exact=True)] * 2,
     Maker(simple("nn.ReLU6"), is_exact=True),
     Maker(simple("nn.Hardtanh", {"min_val": -0.5, "max_val": 0.75}), is_exact=True),
