@@ -7,7 +7,7 @@ import sys
 
 from app.cli.output import write_json
 from app.models.folder.repository import ModelFiles, scan
-from app.remote.opening import fetched
+from app.remote import fetched
 from app.render.table import aligned
 from app.settings import Settings
 

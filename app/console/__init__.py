@@ -1,4 +1,4 @@
-"""Data for the console: live state of models, layouts of graphs, values of operators.
+"""Data for the console: layouts of graphs, values of operators, samples and profiles.
 
 Pages, routes and events are in ``app/http``.
 """

@@ -22,8 +22,7 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from app.errors import InvalidRequestError, RequestTooLargeError, ServiceError
-from app.images.header_scan import scan_header
-from app.images.header_scan.types import Header, HeaderError, TooManyPartsError
+from app.images.header_scan import Header, HeaderError, TooManyPartsError, scan_header
 from app.memory.reservation import check
 from app.messages import cut
 

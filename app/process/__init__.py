@@ -2,8 +2,7 @@
 
 uvicorn_server  start and shutdown of a process: listening, draining
 banner          what the server prints when it is up
-sockets         the listening socket, bound before the server is imported, and TLS
-grpc_server     gRPC beside HTTP
+sockets         the listening socket, bound before the server is imported, TLS, and gRPC beside HTTP
 worker_ipc      commands that all workers execute
 worker_state    metrics and readiness of workers, in shared memory
 """

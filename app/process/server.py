@@ -25,13 +25,12 @@ from app.log import configure_logging
 from app.memory.machine import configure_malloc
 from app.metrics.collector import MetricsCollector
 from app.models.folder.repository import find_models
-from app.process.grpc_server import make_grpc_server, reserve_port
-from app.process.sockets import BACKLOG, tls_context
+from app.process.sockets import BACKLOG, make_grpc_server, reserve_port, tls_context
 from app.process.uvicorn_server import Server
 from app.process.worker_ipc import WorkerBroadcast, WorkerChannel, WorkerIpc
 from app.process.worker_state import Readiness, Scoreboard
 from app.process.workers import detach, supervise
-from app.remote.opening import open_store
+from app.remote import open_store
 from app.serving.dataplane import DataPlane
 from app.settings import Settings
 from app.tracing import check_spans

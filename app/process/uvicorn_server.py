@@ -24,8 +24,7 @@ from app.http.server.connections import Connections
 from app.memory.machine import freeze_heap, freeze_heap_when_due
 from app.metrics.collector import MetricsCollector
 from app.process.banner import banner
-from app.process.grpc_server import stop_grpc_server
-from app.process.sockets import tls_context
+from app.process.sockets import stop_grpc_server, tls_context
 from app.process.worker_ipc import WorkerIpc
 from app.process.worker_state import Progress, Readiness
 from app.process.workers import ending

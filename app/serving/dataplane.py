@@ -1,6 +1,9 @@
 """Operations on models, independent of HTTP and gRPC: inference, metadata, readiness, graphs.
 
 Work that takes time runs in the threads of a scheduler; the event loop only does bookkeeping.
+
+Drawing a graph of thousands of operators takes seconds and many times its file's size in memory. So clients that ask
+for the same drawing at the same time share the bytes, others wait, and the memory is charged to the budget.
 """
 
 from __future__ import annotations
@@ -9,13 +12,13 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 import engine
-from app.errors import ConfigError, InferenceFailedError, ServiceError, from_engine
+from app.errors import ConfigError, DeadlineExceededError, InferenceFailedError, ServiceError, from_engine
 from app.memory.machine import Trimmer, budget_bytes
 from app.memory.reservation import MemoryBudget
 from app.messages import cut
@@ -26,14 +29,67 @@ from app.models.registry.version import State, Version
 from app.models.registry.watch import Watcher
 from app.models.request import InferRequest, InferResult
 from app.models.statistics import account
-from app.remote.opening import open_store
+from app.remote import open_store
 from app.scheduling.job import DEFAULT_PRIORITY
 from app.scheduling.scheduler import Scheduler
 from app.serving.commands import Commands
 from app.serving.control import Control
-from app.serving.drawings import Drawings
 from app.settings import Settings
 from app.thread_limits import ThreadBudget, thread_budget
+
+
+class Drawings:
+    """Drawings in progress.
+
+    Args:
+        memory: the budget that they are charged to.
+        queue: number of drawings that may wait.
+        limit_s: time limit of a drawing, waiting included.
+    """
+
+    def __init__(self, memory: MemoryBudget, *, queue: int, limit_s: float) -> None:
+        self._memory = memory
+        self._limit_s = limit_s
+        self.scheduler = Scheduler("graph", threads=1, runs=1, queue=queue)
+        self._tasks: dict[Hashable, asyncio.Task[bytes]] = {}
+
+    async def get(self, key: Hashable, cost: int, draw: Callable[[], bytes], deadline: float) -> bytes:
+        """Return what draw returns, shared by all clients that ask with the same key until it is done.
+
+        Args:
+            key: identifies the drawing.
+            cost: bytes that drawing takes.
+            draw: makes the drawing, in a thread.
+            deadline: of this client, on time.monotonic()'s clock; the drawing goes on for the others.
+
+        Raises:
+            QueueFullError, RequestTooLargeError: too many drawings wait, or memory is short.
+            DeadlineExceededError: it was not done in time.
+        """
+        task = self._tasks.get(key)
+        if task is None:
+            task = self._tasks[key] = asyncio.create_task(self._draw(cost, draw))
+            task.add_done_callback(lambda done: self._finished(key, done))
+        try:
+            async with asyncio.timeout(deadline - time.monotonic()):
+                return await asyncio.shield(task)
+        except TimeoutError:
+            raise DeadlineExceededError("the graph was not drawn within the request's time") from None
+
+    async def _draw(self, cost: int, draw: Callable[[], bytes]) -> bytes:
+        reservation = self._memory.open()
+        try:
+            with reservation:
+                reservation.charge(cost)
+                return await self.scheduler.call(draw, time.monotonic() + self._limit_s)
+        finally:
+            reservation.close()
+
+    def _finished(self, key: Hashable, task: asyncio.Task[bytes]) -> None:
+        del self._tasks[key]
+        if not task.cancelled():
+            task.exception()  # marks it as retrieved, since every client may have left
+
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

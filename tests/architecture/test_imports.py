@@ -105,7 +105,7 @@ ALLOWED: dict[str, set[str]] = {
     "app.remote": BASICS | {"app.models.folder.layout"},
     "app.serving": BASICS | {"app.memory", "app.models", "app.remote", "app.scheduling", "app.thread_limits"},
     "app.scale": BASICS
-    | {"app.codec", "app.http.main", "app.log", "app.metrics", "app.models", "app.remote.opening", "app.serving"}
+    | {"app.codec", "app.http.main", "app.log", "app.metrics", "app.models", "app.remote", "app.serving"}
     | {"app.thread_limits"},
     "app.metrics": BASICS | {"app.memory", "app.models", "app.serving"},
     "app.protocol": BASICS

@@ -19,7 +19,7 @@ from app.models.model import Model
 from app.models.sessions import read_graph
 from app.models.warmup import fits
 from app.progress import progress
-from app.remote.opening import fetched
+from app.remote import fetched
 from app.settings import Settings
 from app.signature import describe
 from app.thread_limits import thread_budget

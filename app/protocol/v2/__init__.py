@@ -5,7 +5,6 @@ inputs            a request converted to a run: its tensors, checked against the
 outputs           results encoded as an answer
 ports             datatypes, and names and shapes of a model's inputs and outputs
 operations        everything but inference, for both transports
-metadata          metadata of the server and its models, and the model repository
 shared_memory     registered shared-memory regions
 runtime_settings  log and trace settings that clients may change
 """

@@ -20,7 +20,7 @@ from app.errors import ConfigError, ModelNotReadyError, RequestTooLargeError, Se
 from app.http.main import create_app
 from app.location import stores_folder
 from app.metrics.collector import MetricsCollector
-from app.remote.opening import open_store
+from app.remote import open_store
 from app.scale.ray.held_models import HeldModels
 from app.scale.ray.wire import Message, Receive, Scope, Send, Wire, model_of, passed
 from app.serving.commands import Command

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 
-from app.console.pulse import pulse
-from app.http.routes.events import MAX_LISTENERS
+from app.http.routes.events import MAX_LISTENERS, pulse
 from tests.app.client import Client
 
 

@@ -16,8 +16,7 @@ from PIL import Image, ImageOps
 
 from app.errors import DeadlineExceededError, RequestTooLargeError, ServiceError
 from app.images.decode import OpenPicture, PartsFile, Picture
-from app.images.header_scan import format_of, scan_header
-from app.images.header_scan.tiff import orientation_of
+from app.images.header_scan import format_of, orientation_of, scan_header
 from app.images.preprocess import resized
 from app.memory.reservation import MemoryBudget
 from tests.app.pictures import encoded, gradient

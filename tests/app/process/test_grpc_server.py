@@ -179,14 +179,14 @@ def test_what_does_not_work_is_told_in_one_line(store: Path, files: Files, tmp_p
 def test_without_the_extra_a_server_without_grpc_works_and_one_with_it_says_what_is_missing(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from app.process import grpc_server
+    from app.process import sockets
 
     for name in [name for name in sys.modules if name == "grpc" or name.startswith(("grpc.", "app.grpc"))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "grpc", None)
-    assert grpc_server.reserve_port(Settings(store=store)) is None
+    assert sockets.reserve_port(Settings(store=store)) is None
     with pytest.raises(SettingsError, match=r"pip install 'pnnx-serve\[grpc\]'"):
-        grpc_server.reserve_port(Settings(store=store, grpc_port=0))
+        sockets.reserve_port(Settings(store=store, grpc_port=0))
 
 
 def test_nothing_of_grpc_is_loaded_where_there_is_no_port_for_it() -> None:

@@ -19,9 +19,9 @@ import trustme
 from app.location import Remote
 from app.models.folder.identity import contents_of
 from app.models.folder.repository import find_models
+from app.remote import fetched
 from app.remote.mirror import Mirror
 from app.remote.names import SourceError
-from app.remote.opening import fetched
 from app.settings import Settings, SettingsError
 from tests.app.client import serving
 from tests.app.remote.stores import answer, contents, write

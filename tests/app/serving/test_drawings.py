@@ -14,7 +14,7 @@ import pytest
 import app.http.routes.graph
 from app.errors import DeadlineExceededError, QueueFullError, RequestTooLargeError
 from app.memory.reservation import MemoryBudget
-from app.serving.drawings import Drawings
+from app.serving.dataplane import Drawings
 from tests.app.client import Client, serving
 from tests.app.sample_models import through, write_model
 from tests.patience import PATIENCE_S, until
