@@ -6,7 +6,7 @@ A job is prepared, waits for its run, and is finished. Nothing is executed here:
 
 from __future__ import annotations
 
-import heapq
+import bisect
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Sequence
@@ -24,8 +24,6 @@ Step: TypeAlias = Callable[[], None]
 # Kinds of runs: compiled shapes, and shapes that are not compiled.
 USUAL: Final = 0
 SLOW: Final = 1
-# Number of jobs that are over but may stay in a heap, beside as many as wait.
-_MAX_GONE: Final = 64
 # Why a batch has no more requests: it is full, no more of its group waited, none did, or only other groups did.
 FULL: Final = "full"
 FEW: Final = "few"
@@ -61,7 +59,7 @@ class RunQueue:
         self.running = [0, 0]
         self.began: float | None = None
         self.in_runs = self.items_in_runs = 0
-        self.arrived, self.ready, self.slow = JobHeap(), JobHeap(), JobHeap()
+        self.arrived, self.ready, self.slow = JobQueue(), JobQueue(), JobQueue()
         self.to_finish: deque[tuple[Job, float]] = deque()
         self.is_closed = False
         self.reasons: Counter[str] = Counter()
@@ -145,12 +143,12 @@ class RunQueue:
         self.in_runs -= len(jobs)
         self.items_in_runs -= 0 if kind else items_of(jobs)
 
-    def _queue_of(self, job: Job) -> JobHeap:
+    def _queue_of(self, job: Job) -> JobQueue:
         if job.run_spec is None:
             return self.arrived
         return self.slow if job.run_spec.is_slow and self._runs[SLOW] else self.ready
 
-    def _next(self, queue: JobHeap) -> Job | None:
+    def _next(self, queue: JobQueue) -> Job | None:
         """Return the next job that is still needed."""
         while (job := queue.pop()) is not None:
             if not job.token.is_cancelled():
@@ -241,58 +239,40 @@ def items_of(jobs: list[Job]) -> int:
     return sum(1 if job.run_spec is None else job.run_spec.items for job in jobs)
 
 
-class JobHeap:
-    """Waiting jobs in order. Jobs that were dropped stay until they come up, but only up to a limit."""
+class JobQueue:
+    """Waiting jobs in order; so few that a sorted list is as fast as a heap, and jobs can leave from anywhere."""
 
     def __init__(self) -> None:
-        self._heap: list[Job] = []
-        self._live = 0
+        self._jobs: list[Job] = []
         self.items = 0
 
     def __len__(self) -> int:
-        return self._live
+        return len(self._jobs)
 
     def push(self, job: Job) -> None:
         """Add a job."""
-        heapq.heappush(self._heap, job)
-        self._live += 1
+        bisect.insort(self._jobs, job)
         self.items += _items(job)
-
-    def first(self) -> Job | None:
-        """Return the next job without removing it."""
-        while self._heap and self._heap[0].stage is not Stage.WAITING:
-            heapq.heappop(self._heap)
-        return self._heap[0] if self._heap else None
 
     def pop(self) -> Job | None:
         """Remove and return the next job; the caller must begin it."""
-        job = self.first()
+        job = self._jobs[0] if self._jobs else None
         if job is not None:
-            heapq.heappop(self._heap)
-            self._count_out(job)
+            self.discard(job)
         return job
 
     def of_group(self, group: Hashable) -> list[Job]:
         """Return all waiting jobs of a group in order, without removing them."""
-        return sorted(
-            job for job in self._heap if job.stage is Stage.WAITING and job.run_spec and job.run_spec.group == group
-        )
+        return [job for job in self._jobs if job.run_spec and job.run_spec.group == group]
 
     def discard(self, job: Job) -> None:
-        """Count out a job that was dropped or taken out of order; its stage says so already."""
-        self._count_out(job)
-        if len(self._heap) > 2 * self._live + _MAX_GONE:
-            self._heap = [each for each in self._heap if each.stage is Stage.WAITING]
-            heapq.heapify(self._heap)
-
-    def _count_out(self, job: Job) -> None:
-        self._live -= 1
+        """Remove a job."""
+        del self._jobs[bisect.bisect_left(self._jobs, job)]
         self.items -= _items(job)
 
     def drain(self) -> list[Job]:
         """Remove and return all waiting jobs."""
-        jobs = [job for job in self._heap if job.stage is Stage.WAITING]
-        self._heap, self._live, self.items = [], 0, 0
+        jobs, self._jobs, self.items = self._jobs, [], 0
         return jobs
 
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Hashable
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import engine
 from app.errors import ConfigError, DeadlineExceededError, InferenceFailedError, ServiceError, from_engine
@@ -269,11 +269,6 @@ class DataPlane:
         except ServiceError as error:
             version.statistics.failed(error.code, 0.0)
             raise
-
-    async def profile(self, version: Version, deadline: float) -> list[dict[str, Any]]:
-        """Return the measured time of every operator, from one run on zeros in the model's threads."""
-        with _Accounting(version) as model:
-            return await version.scheduler.call(model.profile, deadline)
 
     async def run_on_model(self, version: Version, work: Callable[[Model], T], deadline: float) -> T:
         """Return the result of work that uses the model, queued with its requests and done in its threads."""

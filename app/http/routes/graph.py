@@ -21,6 +21,7 @@ from app.http.body import dataplane
 from app.http.responses import ChargedResponse
 from app.http.schemas import REFUSED, VersionNumber
 from app.messages import cut
+from app.models.model import Model
 from app.models.registry.version import Version
 from app.render import MEDIA_TYPES, render, with_times
 from app.serving.dataplane import DataPlane
@@ -122,7 +123,7 @@ async def _graph(plane: DataPlane, name: str | None, look: _Look) -> Response:
         cost, media_type = _size(version), _PARAM_TYPE
         draw: Callable[[], bytes] = partial(_text, version)
     else:
-        times = await plane.profile(version, deadline) if look.profile else []
+        times = await plane.run_on_model(version, Model.profile, deadline) if look.profile else []
         cost = _OPERATOR_BYTES * len(model.session.graph.operators)
         media_type = MEDIA_TYPES.get(look.format, _JSON_TYPE)
         draw = partial(_drawn, version, times, look)

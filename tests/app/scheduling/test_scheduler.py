@@ -137,7 +137,7 @@ def test_a_thousand_who_left_leave_nothing_behind() -> None:
             for each in waiting:
                 each.cancel()
             await asyncio.gather(*waiting, return_exceptions=True)
-            assert scheduler.queued == 0 and len(scheduler._run_queue.ready._heap) < 300
+            assert scheduler.queued == 0 and len(scheduler._run_queue.ready) < 300
         held.release.set()
         await first
 
