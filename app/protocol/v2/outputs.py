@@ -12,7 +12,7 @@ import orjson
 from numpy.typing import NDArray
 
 from app.arrays import all_finite, as_bytes, few_values, is_text
-from app.codec.answers import ChunkedArray, dump_pieces
+from app.codec.answers import ChunkedArray, dump_json, dump_pieces
 from app.codec.numpy_files import portable
 from app.errors import InvalidRequestError, RefusedError
 from app.memory.reservation import charge, check
@@ -130,7 +130,8 @@ def encode(plan: Plan, outputs: Mapping[str, Array], labels: Sequence[str] | Non
         tails += [] if tail is None else [tail]
     head: dict[str, Any] = {} if plan.request.id is None else {"id": plan.request.id}
     head |= {"model_name": model, "model_version": str(version), "outputs": rows}
-    pieces = dump_pieces(head)
+    is_large = any(isinstance(row.get("data"), ChunkedArray) for row in rows)
+    pieces = dump_pieces(head) if is_large else [dump_json(head)]
     if not tails:
         return Encoded(pieces=pieces, header_length=None)
     length = sum(map(len, pieces))
