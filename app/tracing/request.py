@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Iterable, Mapping
@@ -17,7 +16,6 @@ _FIELDS: Final = rb"(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2}
 _HEADER: Final = re.compile(rb"00-%b|(?!00|ff)[0-9a-f]{2}-%b(?:-.*)?" % (_FIELDS, _FIELDS))
 _SAMPLED: Final = 1
 _MAX_BYTES: Final = 512
-_ID_BYTES: Final = 8
 _HARMLESS: Final = re.compile(rb"[A-Za-z0-9._:/+=-]{1,128}")
 
 
@@ -123,7 +121,7 @@ class Spans(Protocol):
 
 def id_of(given: bytes) -> str:
     """Return the request id that the client gave if it has only safe characters, else a new one."""
-    return given.decode() if given and _HARMLESS.fullmatch(given) else os.urandom(_ID_BYTES).hex()
+    return given.decode() if given and _HARMLESS.fullmatch(given) else f"{getrandbits(64):016x}"
 
 
 def server_timing(timing: Timing) -> bytes:
