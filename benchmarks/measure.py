@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from app.measuring.contest import ALLOWED_SHARE
-from app.measuring.timing import turns
+from app.measuring.contest import ALLOWED_SHARE, turns
 from benchmarks.engine_processes import BusyCore, EngineProcess
 from benchmarks.record import OURS, Record
 

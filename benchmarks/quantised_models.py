@@ -22,8 +22,7 @@ from typing import Any, Final
 import numpy as np
 
 import engine
-from app.measuring.contest import Array, RivalError, Run, load
-from app.measuring.timing import take_turns
+from app.measuring.contest import Array, RivalError, Run, load, take_turns
 from benchmarks.export import write_once
 from benchmarks.files import Files, default_folder
 from benchmarks.machine import describe

@@ -18,8 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
-from app.measuring.contest import message_of
-from app.measuring.timing import turn
+from app.measuring.contest import message_of, turn
 from benchmarks.memory import proportional_bytes, resident_bytes
 
 

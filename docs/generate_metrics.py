@@ -14,7 +14,7 @@ from typing import Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from app.metrics.families import FAMILIES
+from app.metrics.collector import FAMILIES
 
 PAGE: Final = Path(__file__).with_name("operating.md")
 _TABLE: Final = re.compile(r"(?<=\| metric \| kind \| labels \| meaning \|\n\|---\|---\|---\|---\|\n)(?:\|.*\n)*")

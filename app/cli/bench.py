@@ -18,8 +18,7 @@ from app.cli.arguments import models
 from app.cli.arguments.options import UsageError
 from app.cli.output import display_name, write_json, write_result
 from app.cli.verbs import RIVALS
-from app.measuring.contest import Array, Contest, RivalError, load
-from app.measuring.timing import Times, fastest_kernels
+from app.measuring.contest import Array, Contest, RivalError, Times, fastest_kernels, load
 from app.messages import printable
 from app.models.model import Model
 from app.models.sessions import open_session

@@ -20,8 +20,9 @@ from app.cli.arguments.options import UsageError
 from app.errors import ConfigError
 from app.messages import cut, printable
 from app.models.folder.config import parse_config
-from app.models.folder.layout import CONFIG, NAME_RULE, ONNX, ONNX_DATA, TOKENIZER, is_model_name
+from app.models.folder.layout import CONFIG, NAME_RULE, ONNX, ONNX_DATA, is_model_name
 from app.settings import Settings
+from app.text.text import TOKENIZER
 from app.text_files import read_text
 
 # Most bytes of a JSON file of a model, except its tokenizer.

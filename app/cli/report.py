@@ -9,9 +9,8 @@ from functools import partial
 from app.cli.arguments import models
 from app.cli.output import display_name, write_result
 from app.codec.parse import parse
-from app.console.profiling import profile
+from app.console.profiling import inputs_to_measure, profile
 from app.console.report import report
-from app.console.samples import inputs_to_measure
 from app.errors import InvalidRequestError
 from app.models.request import InferRequest
 from app.progress import compiling, progress

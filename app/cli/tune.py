@@ -18,8 +18,7 @@ from app.render.formatting import counted, time_text
 from app.render.table import aligned
 from app.settings import Settings
 from app.thread_limits import thread_budget
-from app.trials.candidates import Candidate, Grid
-from app.trials.sessions import random_inputs
+from app.trials.sessions import Candidate, Grid, random_inputs
 from app.trials.tuning import Surroundings, tune
 
 _TITLES: Final = ("median", "min", "items/s", "error", "candidate")

@@ -1,1 +1,1 @@
-"""Prometheus metrics: definitions (families), collection over all workers (collector), and the page (exposition)."""
+"""Prometheus metrics: definitions and collection over all workers (collector), and the page (exposition)."""

@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from app.metrics.families import FAMILIES, Family, Kind, Labels, Snapshot, Value
+from app.metrics.collector import FAMILIES, Family, Kind, Labels, Snapshot, Value
 
 _END: Final = b"# EOF\n"
 # Lines at the start of a family: its help and its type.

@@ -1,8 +1,8 @@
-"""Server processes: ``server`` builds and runs one, ``workers`` supervises several on one socket.
+"""Server processes: ``server`` builds and runs one, or several on one socket.
 
 uvicorn_server  start and shutdown of a process: listening, draining
 banner          what the server prints when it is up
 sockets         the listening socket, bound before the server is imported, TLS, and gRPC beside HTTP
 worker_ipc      commands that all workers execute
-worker_state    metrics and readiness of workers, in shared memory
+workers         supervision of several processes; their metrics and readiness, in shared memory
 """

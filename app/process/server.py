@@ -28,8 +28,7 @@ from app.models.folder.repository import find_models
 from app.process.sockets import BACKLOG, make_grpc_server, reserve_port, tls_context
 from app.process.uvicorn_server import Server
 from app.process.worker_ipc import WorkerBroadcast, WorkerChannel, WorkerIpc
-from app.process.worker_state import Readiness, Scoreboard
-from app.process.workers import detach, supervise
+from app.process.workers import Readiness, Scoreboard, detach, supervise
 from app.remote import open_store
 from app.serving.dataplane import DataPlane
 from app.settings import Settings

@@ -26,8 +26,7 @@ from app.metrics.collector import MetricsCollector
 from app.process.banner import banner
 from app.process.sockets import stop_grpc_server, tls_context
 from app.process.worker_ipc import WorkerIpc
-from app.process.worker_state import Progress, Readiness
-from app.process.workers import ending
+from app.process.workers import Progress, Readiness, ending
 from app.serving.dataplane import DataPlane
 
 if TYPE_CHECKING:

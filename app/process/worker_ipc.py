@@ -23,8 +23,8 @@ import orjson
 
 from app.errors import InternalError, ModelNotReadyError, ServiceError
 from app.metrics.collector import MetricsCollector
-from app.process.worker_state import ScoreboardSlot
-from app.serving.commands import Command, Commands
+from app.process.workers import ScoreboardSlot
+from app.serving.control import Command, Commands
 from app.serving.dataplane import DataPlane
 
 log = logging.getLogger(__name__)

@@ -23,7 +23,7 @@ from typing import IO, Final
 from app.messages import safe_text
 from app.models.folder.layout import CONFIG as MODEL_CONFIG
 from app.models.folder.layout import MANIFEST, PARAM, is_version
-from app.remote.names import MAX_FILES, SourceError, check_all, check_name
+from app.remote.local_copy import MAX_FILES, SourceError, check_all, check_name
 
 _BLOCK: Final = tarfile.BLOCKSIZE
 _PIECE: Final = 2**20

@@ -16,8 +16,7 @@ from urllib.parse import urlsplit
 from app.location import Remote, stores_folder
 from app.messages import safe_text
 from app.remote.archive import Archive, placed
-from app.remote.local_copy import Index, LocalCopy, StoredFile
-from app.remote.names import SourceError, check_all
+from app.remote.local_copy import Index, LocalCopy, SourceError, StoredFile, check_all
 from app.remote.source import DeniedError, Object, Source
 from app.settings import Settings
 

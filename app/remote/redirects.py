@@ -19,7 +19,7 @@ from aiohttp.abc import AbstractResolver
 
 from app.location import Remote, plain_http_fault
 from app.messages import safe_text
-from app.remote.names import SourceError
+from app.remote.local_copy import SourceError
 
 _T = TypeVar("_T")
 

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from app.location import BUCKETS, Remote
-from app.remote.names import SourceError
+from app.remote.local_copy import SourceError
 from app.settings import SettingsError
 
 _T = TypeVar("_T")

@@ -18,8 +18,7 @@ from typing import Any, TypeVar
 from app.errors import ModelNotReadyError, ServiceError
 from app.scheduling.admission import Admission, StepTimes
 from app.scheduling.job import DEFAULT_PRIORITY, Job, RunSpec, Stage, Work
-from app.scheduling.run_queue import RunQueue, Step
-from app.scheduling.worker import Threads, Worker
+from app.scheduling.run_queue import RunQueue, Step, Threads, Worker
 from app.settings import Settings
 
 T = TypeVar("T")

@@ -32,8 +32,7 @@ from app.models.statistics import account
 from app.remote import open_store
 from app.scheduling.job import DEFAULT_PRIORITY
 from app.scheduling.scheduler import Scheduler
-from app.serving.commands import Commands
-from app.serving.control import Control
+from app.serving.control import Commands, Control
 from app.settings import Settings
 from app.thread_limits import ThreadBudget, thread_budget
 

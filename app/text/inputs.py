@@ -13,8 +13,8 @@ import engine
 from app.errors import ConfigError
 from app.messages import cut, quoted
 from app.text.config import TextConfig
-from app.text.text import Encoding, Text
-from app.text.tokenizer import FILE, Tokenizer, open_tokenizer
+from app.text.text import TOKENIZER, Encoding, Text
+from app.text.tokenizer import Tokenizer, open_tokenizer
 
 _KINDS: Final = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
 # Other names in use, by kind.
@@ -161,5 +161,5 @@ def open_text_inputs(
     table = config or TextConfig()
     tokenizer = open_tokenizer(path, table.max_tokens)
     if tokenizer is None:
-        raise ConfigError(f"{FILE}: not found beside the model, expected one, because the model takes texts")
+        raise ConfigError(f"{TOKENIZER}: not found beside the model, expected one, because the model takes texts")
     return TextInputs(ports, table, tokenizer)

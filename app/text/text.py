@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+TOKENIZER: Final = "tokenizer.json"
 # Most texts in a request.
 MAX_TEXTS: Final = 4_096
 

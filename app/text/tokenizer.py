@@ -10,9 +10,8 @@ from typing import Any, Final
 from app.errors import ConfigError, InputMismatchError, RequestTooLargeError
 from app.memory.reservation import charge, check
 from app.messages import safe_text
-from app.text.text import Encoding, Text
+from app.text.text import TOKENIZER, Encoding, Text
 
-FILE: Final = "tokenizer.json"
 # Vocabularies of 250,000 tokens take up to 20 MB.
 _MAX_FILE_BYTES: Final = 64 * 2**20
 # Most characters of a text: tokenising holds no lock, but cannot be interrupted, and takes up to a second for so many.
@@ -40,7 +39,9 @@ class Tokenizer:
         try:
             import tokenizers
         except ImportError:
-            raise ConfigError(f"{FILE}: reading it needs the extra 'text': pip install 'pnnx-serve[text]'") from None
+            raise ConfigError(
+                f"{TOKENIZER}: reading it needs the extra 'text': pip install 'pnnx-serve[text]'"
+            ) from None
         # Its own threads would take cores that the settings give to runs.
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         try:
@@ -48,7 +49,7 @@ class Tokenizer:
         except BaseException as exc:  # a panic of the library is a BaseException
             if isinstance(exc, (KeyboardInterrupt, SystemExit)):
                 raise
-            raise ConfigError(f"{FILE}: cannot be read: {safe_text(str(exc), 300)}") from None
+            raise ConfigError(f"{TOKENIZER}: cannot be read: {safe_text(str(exc), 300)}") from None
         truncation, padding = self._tokenizer.truncation or {}, self._tokenizer.padding or {}
         self.max_tokens: int = max_tokens or int(truncation.get("max_length", _DEFAULT_TOKENS))
         self.pad_id = int(padding.get("pad_id", 0)) if padding else int(self._tokenizer.token_to_id("[PAD]") or 0)
@@ -181,7 +182,7 @@ def open_tokenizer(path: Path | None, max_tokens: int | None) -> Tokenizer | Non
     try:
         size = path.stat().st_size
         if size > _MAX_FILE_BYTES:
-            raise ConfigError(f"{FILE}: found {size:,} bytes, expected at most {_MAX_FILE_BYTES:,}")
+            raise ConfigError(f"{TOKENIZER}: found {size:,} bytes, expected at most {_MAX_FILE_BYTES:,}")
         return Tokenizer(path.read_bytes(), max_tokens)
     except OSError as exc:
-        raise ConfigError(f"{FILE}: cannot be read: {exc.strerror}") from None
+        raise ConfigError(f"{TOKENIZER}: cannot be read: {exc.strerror}") from None

@@ -2,8 +2,7 @@
 
 Experiments open sessions of their own; served models are not changed.
 
-candidates   settings to measure
-sessions     a session for each, on the served graph, and its inputs
+sessions     settings to measure, a session for each on the served graph, and its inputs
 tuning       measurement of all candidates in turn, each checked against the reference first
 comparing    one input through models, versions and back ends
 """

@@ -27,15 +27,14 @@ import engine
 from app.arrays import dtype_name
 from app.codec.message import read_version
 from app.errors import ConfigError, InputMismatchError, InvalidRequestError, ServiceError
-from app.measuring.timing import summary, turn, turns
+from app.measuring.contest import summary, turn, turns
 from app.memory.reservation import charge
 from app.messages import cut, safe_text
 from app.models.model import Model
 from app.models.registry.version import Version
 from app.models.request import InferRequest, Prepared, Ran
 from app.settings import Settings
-from app.trials.candidates import Build, as_served
-from app.trials.sessions import Sessions, example
+from app.trials.sessions import Build, Sessions, as_served, example
 from app.trials.tuning import Surroundings, Tell
 
 # Operator name and output index; operand names differ from file to file.

@@ -23,12 +23,10 @@ from numpy.typing import NDArray
 
 import engine
 from app.errors import ServiceError
-from app.measuring.contest import ALLOWED_SHARE, error_share
-from app.measuring.timing import summary, turn, turns
+from app.measuring.contest import ALLOWED_SHARE, error_share, summary, turn, turns
 from app.messages import safe_text
 from app.settings import Settings, variable
-from app.trials.candidates import Build, Candidate, as_served
-from app.trials.sessions import Sessions, repeated
+from app.trials.sessions import Build, Candidate, Sessions, as_served, repeated
 
 Tell: TypeAlias = Callable[[Mapping[str, Any]], None]
 Inputs: TypeAlias = Sequence[NDArray[Any]]

@@ -22,8 +22,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from app.measuring.contest import ALLOWED_SHARE
-from app.measuring.timing import turns
+from app.measuring.contest import ALLOWED_SHARE, turns
 from benchmarks.engine_processes import EngineProcess
 from benchmarks.files import default_folder
 from benchmarks.machine import describe

@@ -86,7 +86,7 @@ def replica(store: Path) -> None:
 
     import engine
     from app.http.main import create_app
-    from app.scale.ray.weight_sharing import share_with_others
+    from app.scale.ray.front import share_with_others
     from app.settings import Settings
 
     before = pss(os.getpid())

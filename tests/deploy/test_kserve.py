@@ -14,7 +14,7 @@ import jsonschema
 import numpy as np
 import pytest
 
-from app.metrics.families import FAMILIES
+from app.metrics.collector import FAMILIES
 from app.settings import Settings
 from tests.app.client import serving
 from tests.app.process.test_server import Process, process

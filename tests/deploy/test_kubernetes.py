@@ -15,7 +15,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from app.metrics.families import FAMILIES
+from app.metrics.collector import FAMILIES
 from app.settings import Settings, variable
 from tests.deploy.kustomize import Object, containers, documents, render
 from tests.docs.pages import ROOT

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from app.http.main import create_app
-from app.metrics.families import FAMILIES
+from app.metrics.collector import FAMILIES
 from app.models.folder.config import config_type
 from app.scheduling.config import BatchingConfig
 from app.settings import Settings

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from app.log import JsonFormatter
-from app.metrics.families import FAMILIES, Kind
+from app.metrics.collector import FAMILIES, Kind
 from docs.generate_metrics import PAGE, with_table
 from tests.app.client import serving
 from tests.app.sample_models import elementwise, write_model

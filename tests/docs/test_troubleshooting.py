@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from app.cli.verbs import VERBS
-from app.metrics.families import FAMILIES
+from app.metrics.collector import FAMILIES
 from app.models.folder.config import config_type
 from app.settings import Settings
 from tests.docs.pages import page

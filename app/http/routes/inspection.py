@@ -14,9 +14,8 @@ from app.codec.answers import dump_json
 from app.codec.message import read_version
 from app.codec.parse import parse
 from app.console.figures import activation
-from app.console.profiling import profile
+from app.console.profiling import inputs_to_measure, list_samples, profile, read_sample
 from app.console.report import report
-from app.console.samples import inputs_to_measure, list_samples, read_sample
 from app.errors import InvalidRequestError
 from app.http.body import dataplane, first_headers, read_body, until_disconnect
 from app.http.model_request import read_limit

@@ -15,7 +15,7 @@ from starlette.responses import Response
 import engine
 from app.codec.message import read_version
 from app.codec.parse import parse
-from app.console.samples import read_sample
+from app.console.profiling import read_sample
 from app.errors import InvalidRequestError
 from app.http.body import dataplane, first_headers, read_body
 from app.http.model_request import read_limit
@@ -27,9 +27,8 @@ from app.models.model import Model
 from app.models.registry.version import Version
 from app.models.request import InferRequest
 from app.serving.dataplane import DataPlane
-from app.trials.candidates import MAX_BATCH, MAX_CANDIDATES, Grid, as_served, usual_threads
 from app.trials.comparing import compare, read_entries
-from app.trials.sessions import example
+from app.trials.sessions import MAX_BATCH, MAX_CANDIDATES, Grid, as_served, example, usual_threads
 from app.trials.tuning import Surroundings, tune
 
 log = logging.getLogger(__name__)

@@ -15,15 +15,12 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from app.text.tokenizer import FILE
-
 MANIFEST: Final = "manifest.json"
 CONFIG: Final = "config.toml"
 PARAM: Final = "model.pnnx.param"
 BIN: Final = "model.pnnx.bin"
 ONNX: Final = "model.onnx"
 WARMUP: Final = "warmup.npz"
-TOKENIZER: Final = FILE
 ONNX_DATA: Final = ("model.onnx.data", "model.onnx_data")
 """Where tensors lie apart: what PyTorch calls the file, and what Optimum does."""
 

@@ -26,11 +26,11 @@ from app.models.folder.layout import (
     ONNX,
     ONNX_DATA,
     PARAM,
-    TOKENIZER,
     WARMUP,
     is_model_name,
     is_version,
 )
+from app.text.text import TOKENIZER
 from app.text_files import read_text
 
 log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from typing import Any, Final
 from app.errors import RefusedError
 from app.messages import brief, cut, quoted
 from app.models.statistics import Timing
-from app.serving.commands import Arguments, Command, CommandHandler, Commands
+from app.serving.control import Arguments, Command, CommandHandler, Commands
 
 _trace = logging.getLogger("app.trace")
 

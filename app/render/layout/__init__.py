@@ -5,7 +5,7 @@ The steps are:
     layers      each node gets a layer below all nodes it depends on; lines that pass layers get a waypoint in each, and
                 lines of one source share them
                 nodes are reordered within their layers to reduce crossings
-    placement   x: chains of nodes become straight columns, boxes keep their distance
+                x: chains of nodes become straight columns, boxes keep their distance
     lay_out     y, and the lines
 
 The time is close to linear in boxes and waypoints, and the number of waypoints is kept linear in the boxes: the
@@ -18,8 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from app.render.layout.layers import Net, Skeleton, assign_layers, build_skeleton, order_rows
-from app.render.layout.placement import WAYPOINT_GAP, place
+from app.render.layout.layers import WAYPOINT_GAP, Net, Skeleton, assign_layers, build_skeleton, order_rows, place
 
 __all__ = ["Box", "Layout", "Net", "Route", "lay_out"]
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from ray import serve
 
 from app.scale.ray.options import ModelOptions, Options
-from app.serving.commands import Command
 from app.settings import Settings
 from app.thread_limits import limit_threads
 from app.version import version
 
-if TYPE_CHECKING:  # imports numpy
+if TYPE_CHECKING:  # import numpy
     from app.scale.ray.wire import Wire
+    from app.serving.control import Command
 
 
 class Replica:
@@ -33,8 +33,7 @@ class Replica:
     ) -> None:
         limit_threads(settings.threads or 1)
         from app.log import configure_logging  # these import numpy, which must wait for the thread limit
-        from app.scale.ray.front import Front, check_store
-        from app.scale.ray.weight_sharing import share_with_others
+        from app.scale.ray.front import Front, check_store, share_with_others
 
         configure_logging(settings.log_level, settings.log_format)
         check_store(settings)

@@ -1,4 +1,9 @@
-"""ASGI app of a replica: loads models before serving, and forwards requests for other deployments' models."""
+"""ASGI app of a replica: loads models before serving, and forwards requests for other deployments' models.
+
+Replicas of a machine share weights: the first one owns the blocks. It is found through an abstract Unix socket. Both
+sides verify that the other is a process of the same user. When the owner ends, running replicas keep their weights, and
+the next one to start becomes the owner.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +13,8 @@ import fcntl
 import logging
 import os
 import socket
+import struct
+import threading
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any, Final
@@ -23,9 +30,63 @@ from app.metrics.collector import MetricsCollector
 from app.remote import open_store
 from app.scale.ray.held_models import HeldModels
 from app.scale.ray.wire import Message, Receive, Scope, Send, Wire, model_of, passed
-from app.serving.commands import Command
+from app.serving.control import Command
 from app.serving.dataplane import DataPlane
 from app.settings import Settings
+
+_CREDENTIALS: Final = struct.Struct("3i")  # pid, uid, gid: struct ucred of <sys/socket.h>
+_BACKLOG: Final = 64
+
+
+def share_with_others() -> bool:
+    """Share weights with other replicas of this machine; return whether this one is the owner."""
+    is_first = _host()
+    child = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        child.connect(_name())
+        if _user(child) == os.geteuid():
+            engine.share_memory(child)
+            return is_first
+        log.warning("weights are not shared: another user has taken the name")
+    except OSError as exc:
+        log.warning("weights are not shared with other replicas: %s", exc.strerror)
+    child.close()
+    return False
+
+
+def _host() -> bool:
+    """Become the owner if there is none."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        listener.bind(_name())
+    except OSError:
+        listener.close()
+        return False
+    listener.listen(_BACKLOG)
+    threading.Thread(target=_welcome, args=(listener,), daemon=True, name="weights").start()
+    return True
+
+
+def _welcome(listener: socket.socket) -> None:
+    shared_blocks = engine.SharedBlockServer()
+    while True:
+        with suppress(OSError):
+            child, _ = listener.accept()
+            if _user(child) == os.geteuid():
+                shared_blocks.adopt(child)
+            else:
+                child.close()
+
+
+def _user(peer: socket.socket) -> int:
+    found = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    user: int = _CREDENTIALS.unpack(found)[1]
+    return user
+
+
+def _name() -> str:
+    return f"\0pnnx-serve-weights-{os.geteuid()}"
+
 
 # Time limit for other replicas' metrics.
 _PATIENCE_S: Final = 2.0
@@ -54,7 +115,7 @@ class Peers:
 
     def tell(self) -> tuple[str, bytes, bytes]:
         """Return the tag, metrics and counters of this replica."""
-        from app.metrics.families import to_bytes
+        from app.metrics.collector import to_bytes
 
         counters = self._plane.store.counters
         return self._tag, to_bytes(self._metrics.publish()), counters.to_bytes(self._plane.store.entries)

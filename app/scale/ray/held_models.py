@@ -17,8 +17,7 @@ from app.errors import ConfigError, ModelNotFoundError, ServiceError
 from app.messages import quoted
 from app.models.folder.identity import mark_of
 from app.models.folder.repository import find_models, read_model
-from app.serving.commands import Command
-from app.serving.control import in_thread
+from app.serving.control import Command, in_thread
 from app.serving.dataplane import DataPlane
 from app.settings import Settings
 

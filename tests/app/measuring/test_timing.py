@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.measuring.timing import fastest_kernels, summary, take_turns, turn, turns
+from app.measuring.contest import fastest_kernels, summary, take_turns, turn, turns
 
 
 def test_engines_take_turns_and_the_first_run_of_each_does_not_count() -> None:

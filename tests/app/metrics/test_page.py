@@ -14,8 +14,7 @@ from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from app.metrics.collector import read_models
-from app.metrics.families import FAMILIES, Kind, Snapshot
+from app.metrics.collector import FAMILIES, Kind, Snapshot, read_models
 from app.models.registry.store import Store
 from tests.app.client import Client, serving
 from tests.app.sample_models import TURNSTILE, elementwise, through, write_model

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from app.metrics.collector import MetricsCollector
-from app.metrics.families import from_bytes, merged, to_bytes
-from app.process.worker_state import ROOM, Scoreboard
+from app.metrics.collector import MetricsCollector, from_bytes, merged, to_bytes
+from app.process.workers import ROOM, Scoreboard
 from app.serving.dataplane import DataPlane
 from tests.app.client import serving
 from tests.app.sample_models import elementwise, write_model

@@ -10,7 +10,7 @@ import pytest
 
 from app.errors import InvalidRequestError, ModelLoadError, ModelNotReadyError, ServiceError
 from app.process.worker_ipc import WorkerBroadcast, WorkerChannel, as_error, as_json
-from app.serving.commands import Arguments, Command, CommandHandler, Commands
+from app.serving.control import Arguments, Command, CommandHandler, Commands
 from tests.patience import PATIENCE_S
 
 

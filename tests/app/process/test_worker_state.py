@@ -7,7 +7,7 @@ import multiprocessing
 from pathlib import Path
 
 from app.process.server import build
-from app.process.worker_state import Progress, Readiness
+from app.process.workers import Progress, Readiness
 from app.settings import Settings
 from tests.app.sample_models import elementwise, write_model
 from tests.patience import PATIENCE_S

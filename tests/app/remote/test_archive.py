@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from app.remote import archive as room
 from app.remote.archive import Archive, placed
-from app.remote.names import SourceError
+from app.remote.local_copy import SourceError
 from tests.app.remote.web import tar_of
 
 LIMIT = 2**20

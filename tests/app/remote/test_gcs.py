@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from app.location import Remote
+from app.remote.local_copy import SourceError
 from app.remote.mirror import Mirror
-from app.remote.names import SourceError
 from tests.app.client import serving
 from tests.app.remote.buckets import Bucket, server_process
 from tests.app.remote.stores import answer, contents, write

@@ -20,8 +20,8 @@ from app.location import Remote
 from app.models.folder.identity import contents_of
 from app.models.folder.repository import find_models
 from app.remote import fetched
+from app.remote.local_copy import SourceError
 from app.remote.mirror import Mirror
-from app.remote.names import SourceError
 from app.settings import Settings, SettingsError
 from tests.app.client import serving
 from tests.app.remote.stores import answer, contents, write

@@ -13,7 +13,7 @@ import pytest
 import trustme
 
 from app.location import Remote
-from app.remote.names import SourceError
+from app.remote.local_copy import SourceError
 from app.remote.source import Source
 from tests.app.remote.web import Web, web_server
 

@@ -10,9 +10,8 @@ import pytest
 
 import engine
 from app.settings import Settings
-from app.trials.candidates import Build
 from app.trials.comparing import Values, values_of
-from app.trials.sessions import Sessions
+from app.trials.sessions import Build, Sessions
 from tests.app.console.conftest import long_lines
 from tests.engine.pnnx.build import pair
 

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 import engine
 from app.models.folder.config import parse_config
 from app.settings import Settings
-from app.trials.candidates import MAX_CANDIDATES, Build, Candidate, Grid, as_served
+from app.trials.sessions import MAX_CANDIDATES, Build, Candidate, Grid, as_served
 from app.trials.tuning import Surroundings, advice, tune
 from tests.app.sample_models import elementwise
 from tests.engine.pnnx.build import pair
