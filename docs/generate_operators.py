@@ -62,7 +62,6 @@ The compiler may not support some parameters of an operator; `GET /graph` shows 
 Operators that depend only on constants are computed before the run.
 """
 _ONNX: Final = "onnx."
-_SHARED: Final = "engine.layers.onnx.elementwise.activation"
 _ONNX_HEAD: Final = """# ONNX
 
 The following sections list ONNX operators that keep their ONNX name when pnnx converts an ONNX model: operators without
@@ -92,10 +91,8 @@ def render() -> str:
 
 
 def _family(signature: Signature) -> str:
-    """The module a type is listed under: ONNX types that one of PyTorch's layers serves have a place of their own."""
-    module = signature.layer.__module__
-    is_shared = signature.type.isidentifier() and not module.startswith(_LAYERS + _ONNX)
-    return _SHARED if is_shared else module
+    """The module a type is listed under."""
+    return signature.layer.__module__
 
 
 def _section(module: str, signatures: list[Signature]) -> str:

@@ -70,9 +70,12 @@ def parse_dtype(value: object) -> DType:
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(_SCALAR_TYPES):
         return DTYPES[_SCALAR_TYPES[value]]
     if isinstance(value, str):
-        code = _TORCH_NAMES.get(value.removeprefix("torch."), value)
+        name = value.removeprefix("torch.")
+        code = _TORCH_NAMES.get(name, value)
         if code in DTYPES:
             return DTYPES[code]
+        if name in _OTHERS:
+            return _OTHERS[name]
     raise ParameterError("unknown dtype", found=repr(value), expected="a torch dtype such as torch.float")
 
 
@@ -99,7 +102,7 @@ def named_dtype(name: str) -> DType:
     Raises:
         ParameterError: there is none.
     """
-    return _OTHERS[name] if name in _OTHERS else parse_dtype(name)
+    return parse_dtype(name)
 
 
 def dtype_name(dtype: DType) -> str:

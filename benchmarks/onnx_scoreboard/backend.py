@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from onnx import ModelProto, NodeProto
+from onnx import ModelProto, NodeProto, TypeProto
 from onnx.backend.base import Backend, BackendRep
 from onnx.helper import make_graph, make_model, make_tensor_value_info, np_dtype_to_tensor_dtype
 
@@ -22,7 +22,7 @@ class PreparedModel(BackendRep):
             path = Path(folder) / "model.onnx"
             path.write_bytes(model.SerializeToString())
             self._session = engine.Session(engine.load(path), threads=1, cache=None)
-        self._are_lists = ["sequence" in str(output.type.WhichOneof("value")) for output in model.graph.output]
+        self._are_lists = [_is_list(output.type) for output in model.graph.output]
 
     def run(self, inputs: Sequence[Any], **options: Any) -> tuple[Any, ...]:
         """Return the outputs; a session lists the items of a sequence one by one."""
@@ -32,6 +32,12 @@ class PreparedModel(BackendRep):
         first = self._are_lists.index(True)
         last = len(found) - (len(self._are_lists) - 1 - first)
         return (*found[:first], found[first:last], *found[last:])
+
+
+def _is_list(type: TypeProto) -> bool:
+    """Return whether a value is a sequence, or an optional one."""
+    kind = type.WhichOneof("value")
+    return _is_list(type.optional_type.elem_type) if kind == "optional_type" else kind == "sequence_type"
 
 
 class EngineBackend(Backend):

@@ -19,7 +19,6 @@ from engine.layers.elementwise.activation import Tanhshrink
 from engine.layers.elementwise.cast import To, TypeAs
 from engine.layers.elementwise.comparison import Comparison, IsClose
 from engine.layers.elementwise.mathematics import NanToNum
-from engine.layers.onnx.elementwise.arithmetic import OnnxCast
 from engine.memory.blocks import disk_block
 from engine.promotion import is_reduced
 from engine.tensor import DType, TensorSpec, dtype_name
@@ -32,7 +31,7 @@ _NAMES: Final = ("torch.half", "torch.float16", "torch.bfloat16")
 _WIDE: Final = "torch.float"
 # Layers that differ in float32: discontinuous ones, and those that depend on the dtype's limits or rounding.
 _SENSITIVE: Final = (Comparison, IsClose, NanToNum, Tanhshrink)
-_CASTS: Final = (To, TypeAs, OnnxCast)
+_CASTS: Final = (To, TypeAs)
 _CODES: Final = ("f16", "bf16")
 
 

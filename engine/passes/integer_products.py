@@ -17,7 +17,6 @@ from engine.expression.tree import Call, Input
 from engine.graph import RuntimeGraph, RuntimeOperand, RuntimeOperator
 from engine.layers.creation.container import Expression
 from engine.layers.elementwise.cast import To
-from engine.layers.onnx.elementwise.arithmetic import OnnxCast
 from engine.layers.onnx.operands.padding import pairs_of, per_axis
 from engine.layers.onnx.products.conv import ConvInteger
 from engine.layers.onnx.products.matmul import MatMulInteger
@@ -102,7 +101,7 @@ def _are_touched(rewriter: Rewriter, *operators: RuntimeOperator) -> bool:
 
 def _makes_floats(op: RuntimeOperator) -> bool:
     layer, spec = op.definition, op.outputs[0].spec
-    return isinstance(layer, To | OnnxCast) and len(op.inputs) == 1 and spec is not None and spec.dtype == _FLOAT32
+    return isinstance(layer, To) and len(op.inputs) == 1 and spec is not None and spec.dtype == _FLOAT32
 
 
 def _as_floats(op: RuntimeOperator, facts: Facts, rewriter: Rewriter) -> list[Operator]:

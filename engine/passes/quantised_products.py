@@ -16,7 +16,6 @@ from engine.graph import RuntimeGraph, RuntimeOperator
 from engine.layers.convolution.conv import Conv
 from engine.layers.linear.linear import Linear
 from engine.layers.linear.matmul import AddMatmul, Matmul
-from engine.layers.onnx.products.matmul import Gemm
 from engine.layers.onnx.products.quantise import DequantizeLinear
 from engine.layers.operands.spatial import spread
 from engine.passes.support.byte_products import BYTES, has_byte_kernel, is_of_bytes, most_of
@@ -61,8 +60,6 @@ def _product(op: RuntimeOperator) -> _Product | None:
         return _Product("input", "weight", "bias", 0)
     if type(layer) is Matmul:
         return _Product("input", "other", "", 1)
-    if isinstance(layer, Gemm) and not layer.transA and layer.alpha == 1 and layer.beta == 1:
-        return _Product("a", "b", "c", 0 if layer.transB else 1)
     if isinstance(layer, AddMatmul) and layer.alpha == 1 and layer.beta == 1:
         return _Product("first", "second", "input", 1)
     return None

@@ -25,7 +25,7 @@ _FOLDING: Final = frozenset(
     ("dead_operators", "identity_removal", "constant_folding", "pad_into_conv", "fold_batch_norm")
 )
 _ROUNDS: Final = 15
-_QUANTISED: Final = ("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "torch.quantize_per_tensor")
+_QUANTISED: Final = ("QuantizeLinear", "DequantizeLinear", "torch.quantize_per_tensor")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,6 @@ from engine.layers.linear.matmul import AddMatmul, Matmul
 from engine.layers.normalisation.layer_norm import LayerNorm, LayerNormStatistics
 from engine.layers.normalisation.norm import BatchNorm, GroupNorm, InstanceNorm, Norm
 from engine.layers.onnx.products.conv import Windowed
-from engine.layers.onnx.products.matmul import Gemm
 from engine.layers.onnx.vision.resize import Resize
 from engine.layers.signal.fourier import OneAxis, SeveralAxes
 from engine.layers.signal.short_time_fourier import InverseSpectrogram, Istft, Spectrogram, Stft
@@ -36,7 +35,7 @@ _CONVOLUTIONS: Final = (Conv, ConvTranspose, StridedSameConv, Windowed)
 _ATTENTION: Final = (MultiheadAttention, ScaledDotProductAttention, TransformerEncoderLayer)
 _TRANSFORMS: Final = (InverseSpectrogram, Istft, OneAxis, SeveralAxes, Spectrogram, Stft)
 _STANDARDISING: Final = (BatchNorm, GroupNorm, InstanceNorm, LayerNorm, LayerNormStatistics)
-_PRODUCTS: Final = (AddMatmul, Einsum, Gemm, Linear, Matmul)
+_PRODUCTS: Final = (AddMatmul, Einsum, Linear, Matmul)
 SUMS: Final = (*_CONVOLUTIONS, *_ATTENTION, *_TRANSFORMS, *_STANDARDISING, *_PRODUCTS, AffineGrid, Norm,
                Resize)  # fmt: skip
 """Layers whose machine code adds up in another order than numpy: where a sum overflows decides what they give."""

@@ -11,7 +11,6 @@ import numpy as np
 
 from engine.compiler.addresses import MemorySpace
 from engine.compiler.codegen.host import Host
-from engine.compiler.lowering.canonical import canonical_layer
 from engine.compiler.lowering.layout import LayoutPlan, plan_layout
 from engine.compiler.lowering.low_precision import LowPrecision
 from engine.compiler.lowering.steps import FLOAT64, NotLoweredError, Step
@@ -21,6 +20,7 @@ from engine.graph.feedback import Feedback
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
 from engine.layers.definition.bound import BoundLayer
+from engine.layers.definition.overload import unfolded
 from engine.layers.onnx.products.quantise import DequantizeLinear
 from engine.layers.quantised.quantised import speaks_of_quantised
 from engine.options import Options
@@ -244,7 +244,7 @@ class Lowering:
 
     def _term(self, op: RuntimeOperator, layer: BoundLayer) -> Term | None:
         known = self.known(op)
-        return term_of(canonical_layer(layer, known), known)
+        return term_of(unfolded(layer), known)
 
 
 def _root(array: Array) -> Array:

@@ -14,7 +14,6 @@ import numpy as np
 
 from engine.compiler.addresses import MemorySpace
 from engine.compiler.lowering.attention_chains import Chain, find_chains
-from engine.compiler.lowering.canonical import canonical_layer
 from engine.compiler.lowering.containers import is_only_returned, unread_lists
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.low_precision import OutputRoundingError
@@ -44,6 +43,7 @@ from engine.graph.operator import RuntimeOperator
 from engine.layers.creation.container import Constant
 from engine.layers.definition.bound import BoundLayer
 from engine.layers.definition.layer import Layer
+from engine.layers.definition.overload import unfolded
 from engine.passes import ATTENTION, WAVEFRONT
 from engine.tensor import UNKNOWN, DType, dtype_name, is_known, known_value
 
@@ -219,7 +219,7 @@ def _retry_outside_concat(lowering: Lowering, make: Callable[[], Lowered]) -> Lo
 def _by_rule(lowering: Lowering, op: RuntimeOperator, bound: BoundLayer) -> Lowered:
     if op.name in lowering.refused:
         raise NotLoweredError(lowering.refused[op.name])
-    bound = canonical_layer(bound, lowering.known(op))
+    bound = unfolded(bound)
     rule = KERNEL_RULES.get(type(bound.layer))
     if rule is None and lowering.term(op) is not None:
         rule = KERNEL_RULES[Layer]

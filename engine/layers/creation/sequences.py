@@ -129,15 +129,19 @@ def _count(start: float, end: float, step: float, dtype: DType) -> int:
 
 @register("aten::_shape_as_tensor")
 class ShapeAsTensor(Layer):
-    """The lengths of all dimensions, an int64 vector."""
+    """The lengths of the dimensions from start up to end, an int64 vector."""
 
     does_arithmetic = False
 
+    start: int = 0
+    end: int | None = None
+
     def infer(self, input: TensorSpec) -> TensorSpec:
-        return TensorSpec((input.rank,), INT64, size_array(input.shape) if input.is_static else None)
+        lengths = input.shape[self.start : self.end]
+        return TensorSpec((len(lengths),), INT64, None if None in lengths else size_array(lengths))
 
     def forward(self, input: Array) -> Array:
-        return np.array(input.shape, INT64)
+        return np.array(input.shape[self.start : self.end], INT64)
 
 
 class LinSpace(Layer):

@@ -148,7 +148,7 @@ def _match_labels(signature: Signature, n_inputs: int, labels: Sequence[str | No
     named: dict[str, int] = {}
     for index, label in enumerate(labels[:n_inputs]):
         name = signature.renamed.get(label, label) if label is not None else None
-        if name in known and name not in named:
+        if name is not None and (name in known or signature.takes_any_attribute) and name not in named:
             named[name] = index
     # The first operand of a method is the tensor itself, whatever label a fusion left on it.
     if signature.type.startswith("Tensor.") and n_inputs and signature.operands:
@@ -206,6 +206,9 @@ def _sources(
         else:
             raise ParameterError(f"operand '{name}' is missing", found=f"{n_inputs} operands")
     extra = {name: Source(constant=value) for name, value in attributes.items() if name not in named}
+    if signature.takes_any_attribute:
+        others = operands.keys() - {*named, *signature.fields}
+        extra |= {name: Source(index=operands[name], is_tensor=True) for name in sorted(others)}
     positional = [source for name, source in named.items() if name in signature.leading]
     extra |= {name: source for name, source in named.items() if name not in signature.leading}
     if signature.is_variadic:

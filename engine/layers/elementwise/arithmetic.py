@@ -58,20 +58,32 @@ class Sub(_Scaled):
 
 @register("torch.div", positional=("input", "other", "rounding_mode"))
 class Div(Layer):
-    """x / y; rounded down if rounding_mode is floor, towards zero if it is trunc, and then integers stay integers."""
+    """x / y; rounded down if rounding_mode is floor, towards zero if it is trunc, and then integers stay integers.
+
+    Parameters:
+        truncates_integers: round the quotient of integers towards zero, and no other (ONNX).
+    """
 
     takes_sizes = True
 
     rounding_mode: Literal["floor", "trunc"] | None = None
+    truncates_integers: bool = False
 
     def infer(self, input: TensorSpec | Number, other: TensorSpec | Number) -> object:
-        return ELEMENTWISE["div" if self.rounding_mode is None else "floor_divide"].infer(input, other)
+        return ELEMENTWISE["div" if self.mode(input, other) is None else "floor_divide"].infer(input, other)
 
     def forward(self, input: Array | Number, other: Array | Number) -> object:
+        mode = self.mode(input, other)
         with np.errstate(all="ignore"):
-            if self.rounding_mode == "trunc":
+            if mode == "trunc":
                 return self._truncated(input, other)
-            return ELEMENTWISE["div" if self.rounding_mode is None else "floor_divide"].evaluate(input, other)
+            return ELEMENTWISE["div" if mode is None else "floor_divide"].evaluate(input, other)
+
+    def mode(self, input: object, other: object) -> str | None:
+        """Return how these operands are rounded: down, towards zero, or not."""
+        if self.truncates_integers and ELEMENTWISE["floor_divide"].working_dtype(input, other).kind in "iu":
+            return "trunc"
+        return self.rounding_mode
 
     def _truncated(self, input: Array | Number, other: Array | Number) -> object:
         if has_sizes((input, other)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from engine.ir.ratios import truncate
 from engine.ir.sizes import has_sizes
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
+from engine.layers.operands.conversion import converted
 from engine.promotion import cast, category
 from engine.tensor import Array, DType, Number, TensorSpec
 
@@ -22,12 +23,18 @@ class To(Layer):
 
     Optimisation level 0 passes Python numbers, which PyTorch has as 0-dim tensors. Sizes (int64, bool) stay numbers, so
     that shapes can be inferred before a run; others become 0-dim tensors and promote as such.
+
+    Parameters:
+        saturate: values out of range of an 8-bit float become its largest; else infinite or NaN (ONNX).
+        round_mode: rounding to powers of two, which float8_e8m0fnu holds (ONNX).
     """
 
     does_arithmetic = False
     takes_sizes = True
 
     dtype: DType | None = None
+    saturate: bool = True
+    round_mode: Literal["up", "down", "nearest"] = "up"
 
     def infer(self, input: TensorSpec | Number) -> TensorSpec | Number:
         if isinstance(input, TensorSpec):
@@ -38,7 +45,7 @@ class To(Layer):
     def forward(self, input: Array | Number) -> Array | Number:
         if not isinstance(input, np.ndarray):
             return self._number(input)
-        return cast(input, self.dtype or input.dtype)
+        return converted(input, self.dtype or input.dtype, self.saturate, self.round_mode)
 
     def _number(self, number: Number) -> Array | Number:
         category(number)

@@ -1,13 +1,18 @@
-"""The recurrences themselves: one layer in one direction, a loop over time steps."""
+"""Recurrences: one layer in one direction, a loop over time steps."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from engine.cancellation import cancellable
+from engine.layers.recurrent.activations import Activation
 from engine.tensor import Array
+
+Step = Callable[..., Sequence[Array]]
+"""Function of a cell, the input of one step and the states before it; returns the states after it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +23,9 @@ class Cell:
         input_weight, input_bias: (G*H, I) and (G*H,), the bias None where there is none.
         hidden_weight, hidden_bias: (G*H, P) and (G*H,).
         projection: (P, H), None if P is H.
+        peepholes: (3*H,), what the gates i, f and o of an LSTM take of c; None for nothing.
+        activations: of the gates, of the new value, and of an LSTM's c.
+        clip: bound of the activations' inputs, None for none.
     """
 
     input_weight: Array
@@ -25,66 +33,89 @@ class Cell:
     input_bias: Array | None = None
     hidden_bias: Array | None = None
     projection: Array | None = None
+    peepholes: Array | None = None
+    activations: Sequence[Activation]
+    clip: float | None = None
+
+    def of_input(self, x: Array) -> Array:
+        """Compute x @ W.T + b of all gates."""
+        return _product(x, self.input_weight, self.input_bias)
+
+    def of_state(self, h: Array) -> Array:
+        """Compute h @ U.T + b of all gates."""
+        return _product(h, self.hidden_weight, self.hidden_bias)
+
+    def act(self, index: int, x: Array) -> Array:
+        """Compute an activation."""
+        return self.activations[index](x if self.clip is None else np.clip(x, -self.clip, self.clip))
 
 
-def run_lstm(cell: Cell, x: Array, h: Array, c: Array) -> tuple[Array, Array, Array]:
+def scan(step: Step, cell: Cell, x: Array, states: Sequence[Array], lengths: Array) -> tuple[Array, Sequence[Array]]:
+    """Run a recurrence over the steps of each sequence, up to its length.
+
+    Args:
+        x: (T, B, I).
+        states: before the first step, (B, width).
+
+    Returns:
+        the first state of every step (T, B, P), zeros after a sequence's end, and all states after the last.
+    """
+    output = np.zeros((len(x), *states[0].shape), states[0].dtype)
+    for t, each in enumerate(cancellable(x)):
+        is_on = (t < lengths)[:, None]
+        new = step(cell, each, *states)
+        states = [np.where(is_on, after, before) for after, before in zip(new, states, strict=True)]
+        output[t] = np.where(is_on, states[0], 0)
+    return output, states
+
+
+def reversed_steps(x: Array, lengths: Array) -> Array:
+    """Reverse each sequence of (T, B, ...) up to its length; keep the rest."""
+    step = np.arange(len(x))[:, None]
+    source = np.where(step < lengths, lengths - 1 - step, step)
+    return np.asarray(np.take_along_axis(x, source.reshape(*source.shape, *(1,) * (x.ndim - 2)), axis=0))
+
+
+def lstm_step(cell: Cell, x: Array, h: Array, c: Array, *, couples_gates: bool, rounds: bool) -> Sequence[Array]:
     """Compute i, f, g, o = x @ W.T + h @ U.T + b; c = sigmoid(f) * c + sigmoid(i) * tanh(g); h = sigmoid(o) * tanh(c).
 
     Args:
-        x: (T, B, I).
-        h, c: states before the first step, (B, P) and (B, H).
-
-    Returns:
-        h of every step (T, B, P), and both states after the last.
+        couples_gates: use 1 - sigmoid(i) for sigmoid(f).
+        rounds: round h to bytes first.
     """
-    outputs = []
-    for step in cancellable(x):
-        i, f, g, o = _gates(_product(step, cell.input_weight, cell.input_bias) + _of_state(cell, h), 4)
-        c = _sigmoid(f) * c + _sigmoid(i) * np.tanh(g)
-        h = _sigmoid(o) * np.tanh(c)
-        if cell.projection is not None:
-            h = h @ cell.projection.T
-        outputs.append(h)
-    return np.stack(outputs), h, c
+    i, f, g, o = _gates(cell.of_input(x) + cell.of_state(rounded(h) if rounds else h), 4)
+    p, q, r = (0, 0, 0) if cell.peepholes is None else np.split(cell.peepholes, 3)
+    i = cell.act(0, i + p * c)
+    f = 1 - i if couples_gates else cell.act(0, f + q * c)
+    c = f * c + i * cell.act(1, g)
+    h = cell.act(0, o + r * c) * cell.activations[2](c)
+    return [h if cell.projection is None else h @ cell.projection.T, c]
 
 
-def run_gru(cell: Cell, x: Array, h: Array) -> tuple[Array, Array]:
+def gru_step(cell: Cell, x: Array, h: Array, *, resets_first: bool) -> Sequence[Array]:
     """Compute r, z = sigmoid(x @ W.T + h @ U.T + b), n = tanh(x @ Wn.T + bn + r*(h @ Un.T + cn)), h = (1-z)*n + z*h.
 
     Args:
-        x: (T, B, I).
-        h: state before the first step, (B, H).
-
-    Returns:
-        h of every step (T, B, H), and after the last.
+        resets_first: use (r*h) @ Un.T + cn for r*(h @ Un.T + cn).
     """
-    outputs = []
-    for step in cancellable(x):
-        gates = _gates(_product(step, cell.input_weight, cell.input_bias), 3)
-        inner = _gates(_of_state(cell, h), 3)
-        r, z = (_sigmoid(mine + theirs) for mine, theirs in zip(gates[:2], inner[:2], strict=True))
-        n = np.tanh(gates[2] + r * inner[2])
-        h = (1 - z) * n + z * h
-        outputs.append(h)
-    return np.stack(outputs), h
+    gates, inner = _gates(cell.of_input(x), 3), _gates(cell.of_state(h), 3)
+    r, z = (cell.act(0, mine + theirs) for mine, theirs in zip(gates[:2], inner[:2], strict=True))
+    reset = _gates(cell.of_state(r * h), 3)[2] if resets_first else r * inner[2]
+    n = cell.act(1, gates[2] + reset)
+    return [(1 - z) * n + z * h]
 
 
-def run_rnn(cell: Cell, x: Array, h: Array, *, relu: bool) -> tuple[Array, Array]:
-    """Compute h = tanh(x @ W.T + h @ U.T + b), or with max(0, .) in place of tanh.
+def rnn_step(cell: Cell, x: Array, h: Array) -> Sequence[Array]:
+    """Compute h = tanh(x @ W.T + h @ U.T + b)."""
+    return [cell.act(0, cell.of_input(x) + cell.of_state(h))]
 
-    Args:
-        x: (T, B, I).
-        h: state before the first step, (B, H).
 
-    Returns:
-        h of every step (T, B, H), and after the last.
-    """
-    outputs = []
-    for step in cancellable(x):
-        gate = _product(step, cell.input_weight, cell.input_bias) + _of_state(cell, h)
-        h = np.maximum(gate, 0) if relu else np.tanh(gate)
-        outputs.append(h)
-    return np.stack(outputs), h
+def rounded(x: Array) -> Array:
+    """Round to 255 steps over the range of the extremes and zero, halves to even."""
+    low, high = np.minimum(x.min(initial=0), 0), np.maximum(x.max(initial=0), 0)
+    scale = (high - low) / x.dtype.type(255) or x.dtype.type(1)
+    zero = np.clip(np.rint(-low / scale), 0, 255)
+    return np.asarray((np.clip(np.rint(x / scale) + zero, 0, 255) - zero) * scale)
 
 
 def _gates(x: Array, count: int) -> list[Array]:
@@ -93,16 +124,6 @@ def _gates(x: Array, count: int) -> list[Array]:
     return [x[:, k * size : (k + 1) * size] for k in range(count)]
 
 
-def _of_state(cell: Cell, h: Array) -> Array:
-    """Compute h @ U.T + b of all gates."""
-    return _product(h, cell.hidden_weight, cell.hidden_bias)
-
-
 def _product(x: Array, weight: Array, bias: Array | None) -> Array:
     """Compute x @ weight.T + bias."""
     return x @ weight.T if bias is None else x @ weight.T + bias
-
-
-def _sigmoid(x: Array) -> Array:
-    """Compute 1 / (1 + exp(-x))."""
-    return np.asarray(1 / (1 + np.exp(-x)))

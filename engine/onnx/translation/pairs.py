@@ -52,7 +52,8 @@ def with_core_operators(source: Graph) -> Graph:
     """Return the graph with every ONNX operator that has no layer translated."""
     builder, makers = Builder(), {name: op for op in source.operators for name in op.outputs}
     for op in source.operators:
-        builder.operator_name(op.name)
+        if not _is_left(op):
+            builder.operator_name(op.name)
         for name in (*op.inputs, *op.outputs):
             builder.operand_name(name)
     if not any(map(_is_left, source.operators)):

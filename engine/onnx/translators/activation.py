@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from engine.errors import ShapeError
 from engine.onnx.translation.node import Node
 from engine.onnx.translation.registry import Translator, translates
@@ -214,17 +216,16 @@ def of_matrix(node: Node) -> Value | list[Value]:
 
 
 @translates("Dropout")
-def dropout(node: Node) -> Value | list[Value]:
-    """Return the input: dropout is the identity in inference."""
-    training = node.array(2)
-    if any(node.outputs[1:]) or (node.is_given(2) and (training is None or training.any())):
-        ratio = node.array(1)
-        if training is not None and ratio is not None and not ratio.any():
-            return node.same(inputs=[node.input(0)], seed=None, is_test=None, training_mode=None, ratio=0.0)
-        if training is not None and not training.any() or not node.is_given(2):
-            return node.same(inputs=[node.input(0)], seed=None, is_test=None, training_mode=None, ratio=0.0)
-        return node.same()
-    return node.input(0)
+def dropout(node: Node) -> list[Value]:
+    """Return the input, and a mask of ones: dropout is the identity in inference."""
+    x, training = node.input(0), node.array(2)
+    y = x
+    if node.is_given(2) and (training is None or training.any()):
+        rate = node.optional(1) or node.constant(np.array(0.5, np.float32))
+        y = node.make("onnx.Dropout", x, rate, node.input(2))
+    if len(node.outputs) < 2 and node.names_results:
+        return [y]
+    return node.results([y, node.make("torch.ones_like", x, dtype="torch.bool")], ("the output", "the mask"))
 
 
 @translates("Identity")

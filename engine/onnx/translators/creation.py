@@ -9,6 +9,7 @@ from engine.onnx.translation.node import Node
 from engine.onnx.translation.registry import MICROSOFT, translates
 from engine.onnx.translation.value import Value
 from engine.onnx.translators.precision import in_dtype_of
+from engine.onnx.translators.shape import in_dtype
 
 _WINDOWS: Final = {
     "HannWindow": (0.5, -0.5),
@@ -34,7 +35,7 @@ def eye_like(node: Node) -> Value:
     x, k = node.input(0), node.number("k", 0)
     ones = node.make("torch.ones_like", x, dtype="torch.float")
     y = node.make("torch.tril", node.make("torch.triu", ones, diagonal=k), diagonal=k)
-    return node.make("Cast", y, to=node.number("dtype", 1)) if "dtype" in node.attributes else in_dtype_of(node, y, x)
+    return in_dtype(node, y, "dtype", 1) if "dtype" in node.attributes else in_dtype_of(node, y, x)
 
 
 @translates(*_WINDOWS, since=17)
@@ -52,4 +53,4 @@ def window(node: Node) -> Value:
     for k, factor in enumerate(factors, start=1):
         wave = node.make("torch.cos", node.make("torch.mul", angle, other=float(k)))
         total = node.make("torch.add", total, node.make("torch.mul", wave, other=factor))
-    return node.make("Cast", total, to=node.number("output_datatype", 1))
+    return in_dtype(node, total, "output_datatype", 1)

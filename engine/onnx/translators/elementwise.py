@@ -84,7 +84,7 @@ def binary(node: Node) -> Value:
     elif dtype is not None and dtype.kind == "b":
         return node.make("torch.logical_or" if node.type == "Add" else "torch.logical_and", a, b)
     elif node.type == "Div" and dtype is None:
-        return node.same("Div", [a, b], axis=None, broadcast=None)[0]
+        return node.make("torch.div", a, b, truncates_integers=True)
     elif a.tensor is None or b.tensor is None:
         return node.make(f"torch.{function}", a, b)
     else:

@@ -17,17 +17,10 @@ from engine.onnx.translation.value import Value
 @translates("SequenceEmpty", "SplitToSequence", since=11)
 @translates("OptionalGetElement", "OptionalHasElement", since=15)
 @translates("QuantizeLinear", "DequantizeLinear", since=10)
-@translates("DynamicQuantizeLinear", since=11)
 @translates("LinearAttention", since=27)
 def as_it_is(node: Node) -> list[Value]:
     """Keep ONNX's layer."""
     return node.same()
-
-
-@translates("LSTM", "GRU", "RNN")
-def recurrent(node: Node) -> list[Value]:
-    """Keep ONNX's layer."""
-    return node.same(output_sequence=None)
 
 
 @translates("Optional", since=15)

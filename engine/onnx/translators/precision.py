@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from engine.onnx.translation.node import Node
 from engine.onnx.translation.value import Value
-from engine.onnx.translators.shape import TORCH_NAMES
-from engine.tensor import CODES
+from engine.onnx.translators.shape import torch_name
 
 _WIDE = ("float32", "float64")
 
@@ -20,6 +19,6 @@ def widened(node: Node, x: Value) -> Value:
 
 def in_dtype_of(node: Node, y: Value, x: Value) -> Value:
     """Return a value in the dtype of another."""
-    if x.dtype is None or x.dtype not in CODES:
+    if x.dtype is None:
         return node.make("Tensor.type_as", y, x)
-    return y if y.dtype == x.dtype else node.make("Tensor.to", y, dtype=TORCH_NAMES[CODES[x.dtype]])
+    return y if y.dtype == x.dtype else node.make("Tensor.to", y, dtype=torch_name(x.dtype))

@@ -38,6 +38,24 @@ def quantised_conv(node: Node) -> Value:
     return _requantised(node, sums, x_scale, w_scale)
 
 
+@translates("DynamicQuantizeLinear", since=11)
+def dynamically_quantised(node: Node) -> list[Value]:
+    """Translate to QuantizeLinear to bytes over the range of the input's extremes and zero."""
+    found = quantised_by_its_range(node, node.input(0))
+    return node.results(found, ("the bytes", "the scale", "the zero point"))
+
+
+def quantised_by_its_range(node: Node, x: Value) -> tuple[Value, Value, Value]:
+    """Return the bytes of a value, their scale and their zero point."""
+    ends = (node.make(f"torch.{name}", x, allow_empty=True) for name in ("amin", "amax"))
+    low, high = (node.expression(f"{name}(@0,0)", end) for name, end in zip(("minimum", "maximum"), ends, strict=True))
+    step = node.expression("div(sub(@1,@0),255)", low, high)
+    scale = node.make("torch.where", node.make("torch.eq", step, other=0), constant(np.array(1, np.float32)), step)
+    zero = node.make("QuantizeLinear", node.expression("neg(@0)", low), scale, labels=("input", "scale"))
+    y = node.make("QuantizeLinear", x, scale, zero, labels=("input", "scale", "zero_point"))
+    return y, scale, zero
+
+
 def _requantised(node: Node, sums: Value, *scales: Value) -> Value:
     """Multiply sums with the scales of both operands over that of the result, and quantise them."""
     scales = tuple(_number(node, each) for each in (*scales, node.input(6)))

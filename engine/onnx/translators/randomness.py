@@ -6,6 +6,7 @@ from engine.onnx.translation.node import Node
 from engine.onnx.translation.registry import translates
 from engine.onnx.translation.value import Value
 from engine.onnx.translators.precision import in_dtype_of
+from engine.onnx.translators.shape import in_dtype
 
 
 @translates("RandomNormal", "RandomUniform")
@@ -14,7 +15,7 @@ def of_shape(node: Node) -> Value:
     is_normal = node.type == "RandomNormal"
     shape = node.numbers("shape")
     base = node.make("torch.randn" if is_normal else "torch.zeros", size=shape, dtype="torch.double")
-    return node.make("Cast", _drawn(node, base, is_normal=is_normal), to=node.number("dtype", 1))
+    return in_dtype(node, _drawn(node, base, is_normal=is_normal), "dtype", 1)
 
 
 @translates("RandomNormalLike", "RandomUniformLike")
@@ -39,7 +40,7 @@ def multinomial(node: Node) -> Value:
     weights = node.make("torch.exp", node.make("torch.sub", x, top))
     count = node.number("sample_size", 1)
     drawn = node.make("aten::multinomial", weights, num_samples=count, replacement=True)
-    return node.make("Cast", drawn, to=node.number("dtype", 6))
+    return in_dtype(node, drawn, "dtype", 6)
 
 
 def _drawn(node: Node, base: Value, *, is_normal: bool) -> Value:
@@ -51,5 +52,5 @@ def _drawn(node: Node, base: Value, *, is_normal: bool) -> Value:
 
 def _cast(node: Node, y: Value) -> Value:
     if "dtype" in node.attributes:
-        return node.make("Cast", y, to=node.number("dtype", 1))
+        return in_dtype(node, y, "dtype", 1)
     return in_dtype_of(node, y, node.input(0))

@@ -27,7 +27,7 @@ _ROW: Final = {"dim": (0,), "keepdim": True}
 _NAMES: Final = {
     "torch.index_select": ("input", "index"),
     "SequenceInsert": ("sequence", "item"),
-    "Shape": ("input",),
+    "aten::_shape_as_tensor": ("input",),
     "Tensor.slice": ("input", "starts", "ends"),
 }
 _LOOP: Final = {"states": 2, "has_count": False, "has_condition": True}
@@ -177,7 +177,9 @@ class _Body:
     def _outer(self, name: str) -> _Symbol:
         """Return the symbol of a value outside the loop."""
         maker = self._builder.maker(self._builder.value(name))
-        if maker is not None and maker.type in ("Size", "Shape") and not maker.params:
+        if maker is not None and maker.type == "torch.prod" and not maker.params:  # ONNX's Size
+            maker = self._builder.maker(self._builder.value(maker.inputs[0]))
+        if maker is not None and maker.type == "aten::_shape_as_tensor" and not maker.params:
             return self._size(maker.inputs[0])
         return "outer", name
 
@@ -264,7 +266,7 @@ class _Body:
                 return "length"
             case ("pnnx.Expression", *_):
                 return self._expression(str(op.params["expr"]), operands)
-            case ("Shape", ("outer", name)) if params in ({}, {"start": 0, "end": 1}):
+            case ("aten::_shape_as_tensor", ("outer", name)) if params in ({}, {"start": 0, "end": 1}):
                 return self._size(name)
             case ("Tensor.slice", *_) if params.get("dims") in ((0,), FIRST_AXES):
                 ends: Any = params.get("ends")

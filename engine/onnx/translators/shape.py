@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError, UnsupportedOperatorError
-from engine.layers.onnx.operands.dtypes import DTYPES, NUMBERS
+from engine.layers.onnx.operands.dtypes import onnx_dtype
 from engine.onnx.translation.node import Node
 from engine.onnx.translation.registry import translates
 from engine.onnx.translation.value import Size, Value, constant
-from engine.tensor import CODES, Array, product
+from engine.tensor import CODES, Array, DType, dtype_name, product
 
 TORCH_NAMES = {
     "f32": "torch.float", "f64": "torch.double", "f16": "torch.half", "bf16": "torch.bfloat16", "i64": "torch.long",
@@ -133,46 +133,53 @@ def unsqueeze(node: Node) -> Value:
 
 
 @translates("Shape")
-def shape_of(node: Node) -> Value | list[Value]:
-    """Return the sizes; a constant if all are known."""
+def shape_of(node: Node) -> Value:
+    """Translate to aten::_shape_as_tensor; a constant if all sizes are known."""
+    bounds: dict[str, Any] = {key: node.number(key, 0) for key in ("start", "end") if key in node.attributes}
+    result = node.make("aten::_shape_as_tensor", node.input(0), **bounds)
     sizes = node.input(0).shape_as()
-    if sizes is None:
-        return node.same()
-    begin, end = node.number("start", 0), node.number("end", len(sizes))
-    rank = len(sizes)
-    bounds = [min(max(each + rank if each < 0 else each, 0), rank) for each in (begin, end)]
-    sizes = sizes[bounds[0] : bounds[1]]
-    if all(isinstance(size, int) for size in sizes):
-        return constant(np.array(sizes, np.int64))
-    (result,) = node.same()
-    result.sizes = sizes
+    if sizes is not None and result.constant is None:
+        result.sizes = sizes[bounds.get("start", 0) : bounds.get("end")]
     return result
 
 
 @translates("Size")
-def size_of(node: Node) -> Value | list[Value]:
-    """Return the number of elements; a constant if all sizes are known."""
-    spec = node.input(0).tensor
-    count = None if spec is None else spec.size
-    return node.same() if count is None else constant(np.array(count, np.int64))
+def size_of(node: Node) -> Value:
+    """Translate to the product of all sizes; a constant if they are known."""
+    return node.make("torch.prod", node.make("aten::_shape_as_tensor", node.input(0)))
 
 
 @translates("Cast", "CastLike")
-def cast(node: Node) -> Value | list[Value]:
-    """Translate to Tensor.to, or return the input if it has the dtype already; keep ONNX's layer for other dtypes."""
+def cast(node: Node) -> Value:
+    """Translate to Tensor.to, or return the input if it has the dtype already."""
     x = node.input(0)
-    to = node.dtype(1) if node.type == "CastLike" else DTYPES.get(node.number("to", 0))
-    if to is None and node.type == "CastLike":
+    to = node.dtype(1) if node.type == "CastLike" else onnx_dtype(node.number("to", 0))
+    if to is None:
         return node.make("Tensor.type_as", x, node.input(1))
-    if x.dtype is not None and x.dtype == to:
-        return x
-    # Without a dtype, numpy would read None as float64.
-    if to is None or to not in CODES or x.dtype is None or x.dtype not in CODES or x.dtype.kind == "c":
-        return node.same("Cast", [x], to=node.attributes.get("to", None if to is None else NUMBERS[to]))
-    result = node.make("Tensor.to", x, dtype=TORCH_NAMES[CODES[to]])
+    # numpy takes None for float64.
+    return x if x.dtype is not None and x.dtype == to else converted(node, x, to)
+
+
+def converted(node: Node, x: Value, to: DType) -> Value:
+    """Convert a value to a dtype, by what the operator says of small floats."""
+    options: dict[str, Any] = {} if node.number("saturate", 1) else {"saturate": False}
+    if node.text("round_mode", "up") != "up":
+        options["round_mode"] = node.text("round_mode", "up")
+    result = node.make("Tensor.to", x, dtype=torch_name(to), **options)
     if result.constant is None and to.kind == "i":
         result.sizes = x.sizes
     return result
+
+
+def in_dtype(node: Node, x: Value, attribute: str, default: int) -> Value:
+    """Convert a value to the dtype that an attribute names."""
+    return converted(node, x, onnx_dtype(node.number(attribute, default)))
+
+
+def torch_name(dtype: DType) -> str:
+    """Return the name of a dtype in a graph."""
+    code = CODES.get(dtype)
+    return TORCH_NAMES[code] if code in TORCH_NAMES else dtype_name(dtype)
 
 
 @translates("Expand", since=8)

@@ -11,6 +11,7 @@ from engine.onnx.translation.node import Node
 from engine.onnx.translation.registry import translates
 from engine.onnx.translation.value import Value
 from engine.onnx.translators.precision import in_dtype_of, widened
+from engine.onnx.translators.shape import in_dtype
 from engine.tensor import TensorSpec
 
 
@@ -119,4 +120,4 @@ def mel_weights(node: Node) -> Value:
     is_after = node.make("torch.logical_and", node.make("torch.ge", row, centre), node.make("torch.lt", row, end))
     weights = node.make("torch.where", is_before, rising, zero)
     weights = node.make("torch.where", is_after, falling, weights)
-    return node.make("Cast", weights, to=node.number("output_datatype", 1))
+    return in_dtype(node, weights, "output_datatype", 1)

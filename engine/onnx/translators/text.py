@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from engine.layers.onnx.operands.dtypes import NUMBERS, STRING
+from engine.layers.onnx.operands.dtypes import NUMBERS
+from engine.layers.operands.conversion import STRING
 from engine.onnx.translation.node import Node
 from engine.onnx.translation.registry import translates
 from engine.onnx.translation.value import Value

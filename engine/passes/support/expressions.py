@@ -91,7 +91,9 @@ def _sub(layer: Sub, x: Node, other: Node | None) -> Node | None:
 
 def _div(layer: Div, x: Node, other: Node | None) -> Node | None:
     names = {None: "div", "floor": "floor_divide"}
-    return None if other is None or layer.rounding_mode not in names else Call(names[layer.rounding_mode], (x, other))
+    if other is None or layer.rounding_mode not in names or layer.truncates_integers:
+        return None
+    return Call(names[layer.rounding_mode], (x, other))
 
 
 def _relu(layer: ReLU, x: Node) -> Node:

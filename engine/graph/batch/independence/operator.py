@@ -15,7 +15,6 @@ from engine.ir.sizes import has_sizes
 from engine.layers import BoundLayer
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.overload import Overloaded
-from engine.layers.onnx.operands.adapter import Adapter
 from engine.tensor import TensorSpec, known_value, spec_of
 
 
@@ -194,17 +193,6 @@ def use_of(layer: BoundLayer, inputs: Sequence[Operand], results: Sequence[Any])
     positional = [_argument(source, inputs) for source in layer.positional]
     keywords = {name: _argument(source, inputs) for name, source in layer.keywords.items()}
     return arranged(_with_parameters(layer, inputs), positional, keywords, results, parameters)
-
-
-def adapted(use: Use) -> Use | None:
-    """Return the use of the canonical layer of an ONNX operator; None if it has none."""
-    if not isinstance(use.layer, Adapter):
-        return None
-    try:
-        layer = use.layer.canonical(*(operand.spec for operand in use.operands))
-    except EngineError:
-        return None
-    return arranged(layer, use.operands, {}, use.results, use.parameters)
 
 
 def arranged(

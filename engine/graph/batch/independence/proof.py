@@ -11,7 +11,7 @@ from typing import Any, Final
 from engine.cancellation import cancellable
 from engine.errors import EngineError, RunCancelledError
 from engine.graph.batch.batch_axes import resized
-from engine.graph.batch.independence.operator import Operand, Use, adapted, arranged, constant_operand, per_item, use_of
+from engine.graph.batch.independence.operator import Operand, Use, arranged, constant_operand, per_item, use_of
 from engine.graph.batch.independence.rules.table import check_numbers, rule_for
 from engine.graph.batch.independence.values import SHARED, Items, Mixed, MixesError, Value, leaves, nested
 from engine.graph.building.inference import follow
@@ -215,10 +215,7 @@ def _concluded(use: Use) -> Value:
     if rule is None and isinstance(use.layer, Composite):
         return _composed(use, use.layer)
     if rule is None:
-        inner = adapted(use)
-        if inner is None:
-            raise MixesError("has no rule for items of a batch")
-        return _concluded(inner)
+        raise MixesError("has no rule for items of a batch")
     check_numbers(rule, use)
     return rule(use)
 

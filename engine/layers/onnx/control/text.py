@@ -11,7 +11,8 @@ from engine.cancellation import cancellable
 from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
-from engine.layers.onnx.operands.dtypes import STRING, onnx_dtype
+from engine.layers.onnx.operands.dtypes import onnx_dtype
+from engine.layers.operands.conversion import STRING
 from engine.layers.operands.precision import INT64
 from engine.limits import check_size
 from engine.promotion import broadcast_shapes

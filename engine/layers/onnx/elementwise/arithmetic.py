@@ -1,67 +1,19 @@
-"""Arithmetic that differs from PyTorch's: shifts, conversions, powers, cumulative sums and products."""
+"""Operators on elements and matrices that PyTorch has under other names or not at all."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from engine.errors import ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
-from engine.layers.elementwise.arithmetic import Div
-from engine.layers.elementwise.cast import To
 from engine.layers.linear.square import check_square
-from engine.layers.onnx.operands.adapter import Adapter, dtype_of, shape_of
-from engine.layers.onnx.operands.dtypes import converted, onnx_dtype
+from engine.layers.onnx.operands.dtypes import onnx_dtype
 from engine.layers.operands.precision import widened
 from engine.promotion import cast
-from engine.tensor import BFLOAT16, Array, Number, TensorSpec, dtype_name
-
-
-@register("Div")
-class OnnxDiv(Adapter):
-    """Quotient; truncated towards zero for integers."""
-
-    canonicalises = False
-    takes_sizes = True
-    canonical_layers = (Div,)
-
-    def canonical(self, input: Any, other: Any) -> Layer:
-        kinds = {dtype_of(each, np.dtype(np.float32)).kind for each in (input, other)}
-        return Div(rounding_mode="trunc" if kinds <= set("iu") else None)
-
-    def forward(self, input: Array | Number, other: Array | Number) -> Any:
-        return self.run(input, other)
-
-
-@register("Cast")
-class OnnxCast(Adapter):
-    """Conversion to another dtype: fractions are truncated towards zero, nonzero numbers become True."""
-
-    does_arithmetic = False
-    takes_sizes = True
-    canonicalises = False
-    canonical_layers = (To,)
-
-    to: int
-    saturate: bool = True
-    round_mode: Literal["up", "down", "nearest"] = "up"
-
-    def __post_init__(self) -> None:
-        _ = onnx_dtype(self.to)
-
-    def infer(self, input: Any) -> TensorSpec:
-        return TensorSpec(shape_of(input), onnx_dtype(self.to))
-
-    def canonical(self, *operands: Any) -> Layer:
-        dtypes = [onnx_dtype(self.to), *(each.dtype for each in operands if isinstance(each, TensorSpec))]
-        if len(dtypes) != 2 or any(each.kind not in "biuf" and each != BFLOAT16 for each in dtypes):
-            raise NotImplementedError
-        return To(dtype=dtypes[0])
-
-    def forward(self, input: Array | Number) -> Array:
-        return converted(input, onnx_dtype(self.to), self.saturate, self.round_mode)
+from engine.tensor import Array, TensorSpec, dtype_name
 
 
 @register("BitCast")
@@ -95,3 +47,16 @@ class Det(Layer):
     def forward(self, input: Array) -> Array:
         self.infer(TensorSpec(input.shape, input.dtype))
         return cast(np.asarray(np.linalg.det(widened(input))), input.dtype)
+
+
+@register("onnx.Dropout")
+class TrainingDropout(Layer):
+    """The input; refuses to run where a run asks for dropout at random. F.dropout does not take this from a run."""
+
+    def infer(self, input: TensorSpec, ratio: Any, training_mode: Any) -> TensorSpec:
+        return input
+
+    def forward(self, input: Array, ratio: Any, training_mode: Any) -> Array:
+        if np.any(training_mode) and np.any(ratio):
+            raise ShapeError("dropout at random is for training", found="training_mode = 1", expected="0")
+        return input

@@ -1,8 +1,8 @@
-"""Support vector machines: kernels, votes and probabilities of class pairs."""
+"""Support vector machines: class probabilities from those of pairs."""
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 
@@ -10,59 +10,11 @@ from engine.cancellation import cancellable
 from engine.errors import ShapeError
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
-from engine.layers.onnx.learning.trees import as_table, table_shape
-from engine.limits import check_scratch, check_size
+from engine.limits import check_scratch
 from engine.tensor import Array, DType, TensorSpec, format_shape
 
 _FLOAT32: Final[DType] = np.dtype(np.float32)
 _ROUNDS: Final = 100
-
-
-@register("onnx.VectorKernel")
-class VectorKernel(Layer):
-    """Kernel of each row and each vector.
-
-    LINEAR: x·v; POLY: (gamma x·v + coef0) ** degree; RBF: exp(-gamma |x - v|²); SIGMOID: tanh(gamma x·v + coef0)
-
-    Shapes:
-        input (N, F) or (F); vectors (S, F)  ->  (N, S)
-    """
-
-    kernel: Literal["LINEAR", "POLY", "RBF", "SIGMOID"] = "LINEAR"
-    gamma: float = 0.0
-    coef0: float = 0.0
-    degree: float = 0.0
-
-    def infer(self, input: TensorSpec, vectors: TensorSpec) -> TensorSpec:
-        rows, columns = table_shape(input.shape)
-        if len(vectors.shape) != 2 or columns not in (None, vectors.shape[1]):
-            found = f"{format_shape(input.shape)} and {format_shape(vectors.shape)}"
-            raise ShapeError("vectors have other features than the input", found=found, expected="[N, F] and [S, F]")
-        return TensorSpec((rows, vectors.shape[0]), _FLOAT32)
-
-    def forward(self, input: Array, vectors: Array) -> Array:
-        self.infer(TensorSpec(input.shape, input.dtype), TensorSpec(vectors.shape, vectors.dtype))
-        x, known = as_table(input).astype(np.float32), vectors.astype(np.float32)
-        check_size((len(x), len(known)), _FLOAT32)
-        with np.errstate(all="ignore"):
-            if self.kernel == "RBF":
-                return self._kernel_values(x, known)
-            product = x @ known.T
-            if self.kernel == "LINEAR":
-                return product
-            product = product * np.float32(self.gamma) + np.float32(self.coef0)
-            return np.tanh(product) if self.kernel == "SIGMOID" else product ** np.float32(self.degree)
-
-    def _kernel_values(self, x: Array, known: Array) -> Array:
-        found = np.empty((len(x), len(known)), np.float32)
-        for row in cancellable(range(len(x))):  # from differences: |x|² - 2 x·v + |v|² cancels for close points
-            difference = known - x[row]
-            found[row] = np.exp(np.float32(-self.gamma) * np.einsum("sf,sf->s", difference, difference))
-        return found
-
-    def flops(self, output: TensorSpec, *operands: object) -> int:
-        vectors = operands[1] if len(operands) > 1 else None
-        return 2 * (output.size or 0) * ((vectors.shape[-1] or 1) if isinstance(vectors, TensorSpec) else 1)
 
 
 @register("onnx.PairProbabilities")

@@ -1,56 +1,19 @@
-"""Base classes of ONNX operators; most are a PyTorch operator with other parameters."""
+"""Operands and results of ONNX operators, which a pair may leave out without a trace."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from engine.errors import ParameterError, ShapeError
 from engine.ir.dims import is_symbolic
-from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
+from engine.layers.definition.layer import Annotations
 from engine.layers.operands.axes import may_match
 from engine.promotion import cast
-from engine.tensor import Array, DType, Number, TensorSpec, format_shape, spec_of
-
-
-class Adapter(Layer):
-    """Base of operators computed by a canonical layer, which ``canonical`` chooses from the known operands."""
-
-    canonicalises: ClassVar[bool] = True
-    """True if parameters and the ranks and dtypes of operands are enough to choose the canonical layer."""
-
-    annotations: Annotations = NO_ANNOTATIONS
-
-    def canonical(self, *operands: Any) -> Layer:
-        """Return the layer that computes the same from the same operands in order."""
-        raise NotImplementedError
-
-    def canonicalise(self) -> Layer:
-        """Return the canonical layer if the annotations are enough to choose it, else the layer itself."""
-        known = self.annotations.inputs
-        if not self.canonicalises or not known or any(spec is None for spec in known):
-            return self
-        return self.canonical(*known)
-
-    def infer(self, *operands: Any) -> Any:
-        return self.canonical(*operands).infer(*operands)
-
-    def run(self, *operands: Any) -> Any:
-        """Run the canonical layer."""
-        return self.canonical(*[spec_of(operand) for operand in operands]).forward(*operands)
-
-    def flops(self, output: Any, *operands: Any) -> int:
-        return self.canonical(*operands).flops(output, *operands) if self.does_arithmetic else 0
-
-
-class UnaryAdapter(Adapter):
-    """Base of adapters with one operand."""
-
-    def forward(self, input: Array) -> Any:
-        return self.run(input)
+from engine.tensor import Array, DType, Number, TensorSpec, format_shape
 
 
 def present(candidates: Sequence[TensorSpec], annotations: Annotations) -> tuple[int, ...]:

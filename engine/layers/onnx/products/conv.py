@@ -11,7 +11,7 @@ from engine.errors import ShapeError
 from engine.layers.convolution.conv import Conv
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
-from engine.layers.onnx.operands.adapter import Adapter, as_tensor, shape_of
+from engine.layers.onnx.operands.adapter import as_tensor, shape_of
 from engine.layers.onnx.operands.padding import Pair, check_auto_pad, pairs_of, per_axis
 from engine.promotion import broadcast_shapes, cast
 from engine.tensor import Array, DType, Number, TensorSpec, format_shape
@@ -21,7 +21,7 @@ _FLOAT32: DType = np.dtype(np.float32)
 _PADDINGS: Final = {"VALID": "valid", "SAME_UPPER": "same", "SAME_LOWER": "same_lower"}
 
 
-class Windowed(Adapter):
+class Windowed(Layer):
     """Base of convolutions.
 
     Parameters:
@@ -85,8 +85,6 @@ class ConvInteger(Windowed):
     Shapes:
         input (N, C, *S), weight (O, C/group, *K), zero points () and () or (O,), bias (O,)  ->  (N, O, *T)
     """
-
-    canonicalises = False
 
     as_float: bool = False
 

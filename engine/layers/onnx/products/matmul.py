@@ -11,61 +11,12 @@ from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
 from engine.layers.linear.matmul import Matmul
 from engine.layers.onnx.operands.adapter import as_tensor
-from engine.layers.operands.precision import INT64, working_dtype
+from engine.layers.operands.precision import INT64
 from engine.promotion import broadcast_shapes, cast
 from engine.tensor import Array, DType, Number, TensorSpec, format_shape
 
 _INT32: DType = np.dtype(np.int32)
 _FLOAT32: DType = np.dtype(np.float32)
-
-register("MatMul")(Matmul)
-
-
-@register("Gemm", positional=("a", "b", "c"))
-class Gemm(Layer):
-    """alpha * a @ b + beta * c, with optional transposes of a and b.
-
-    Shapes:
-        a (M, K), b (K, N), c broadcast to (M, N)  ->  (M, N)
-    """
-
-    alpha: float = 1.0
-    beta: float = 1.0
-    transA: bool = False
-    transB: bool = False
-
-    def infer(self, a: TensorSpec, b: TensorSpec, c: Any = None) -> TensorSpec:
-        if a.rank != 2 or b.rank != 2:
-            found = f"{format_shape(a.shape)} by {format_shape(b.shape)}"
-            raise ShapeError("not matrices", found=found, expected="[M, K] by [K, N]")
-        left = a.shape[::-1] if self.transA else a.shape
-        right = b.shape[::-1] if self.transB else b.shape
-        result = Matmul(ranks=(2, 2)).infer(TensorSpec(left, a.dtype), TensorSpec(right, b.dtype))
-        if isinstance(c, TensorSpec) and len(broadcast_shapes(c.shape, result.shape)) != 2:
-            raise ShapeError("c does not fit", found=format_shape(c.shape), expected=format_shape(result.shape))
-        return TensorSpec(result.shape, a.dtype)
-
-    def forward(self, a: Array, b: Array, c: Array | Number | None = None) -> Array:
-        third = TensorSpec(c.shape, c.dtype) if isinstance(c, np.ndarray) else c
-        spec = self.infer(TensorSpec(a.shape, a.dtype), TensorSpec(b.shape, b.dtype), third)
-        dtype = working_dtype(a.dtype)
-        left, right = (cast(each, dtype) for each in (a, b))
-        with np.errstate(all="ignore"):
-            y = (left.T if self.transA else left) @ (right.T if self.transB else right)
-            y = y if self.alpha == 1 else self._scaled(y, self.alpha)
-            if c is not None:
-                y = y + self._scaled(as_tensor(c, dtype, "c").astype(dtype, copy=False), self.beta)
-        if y.shape != spec.shape:
-            raise ShapeError("c does not fit", found=format_shape(y.shape), expected=format_shape(spec.shape))
-        return cast(y, a.dtype)
-
-    def flops(self, output: TensorSpec, *operands: object) -> int:
-        a = operands[0]
-        inner = a.shape[0 if self.transA else -1] if isinstance(a, TensorSpec) else None
-        return 2 * (output.size or 0) * (inner or 0)
-
-    def _scaled(self, x: Array, factor: float) -> Array:
-        return cast(x * factor, x.dtype) if x.dtype.kind in "iu" else np.asarray(x * x.dtype.type(factor))
 
 
 @register("MatMulInteger", positional=("a", "b", "a_zero_point", "b_zero_point"))

@@ -14,10 +14,11 @@ import numpy as np
 from engine.errors import ParameterError, ShapeError
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
-from engine.layers.onnx.operands.adapter import as_tensor, check_given, dtype_of, present, selected
-from engine.layers.onnx.operands.dtypes import DTYPES, SATURATING, SMALL_INTEGERS, converted, onnx_dtype
+from engine.layers.onnx.operands.adapter import as_tensor, check_given, dtype_of
+from engine.layers.onnx.operands.dtypes import DTYPES, SMALL_INTEGERS, onnx_dtype
 from engine.layers.operands.axes import checked_axis
 from engine.layers.operands.bounds import extremes
+from engine.layers.operands.conversion import SATURATING, converted
 from engine.layers.operands.precision import widened
 from engine.promotion import cast
 from engine.tensor import Array, DType, TensorSpec, dtype_name, format_shape
@@ -126,35 +127,3 @@ class DequantizeLinear(_Blocks):
 
     def _dtype(self, scale: Any) -> DType:
         return onnx_dtype(self.output_dtype) if self.output_dtype else dtype_of(scale, _FLOAT32)
-
-
-@register("DynamicQuantizeLinear")
-class DynamicQuantizeLinear(Layer):
-    """Quantisation of x to bytes over the range of its extremes and zero; returns scale and zero point too."""
-
-    annotations: Annotations = NO_ANNOTATIONS
-
-    def infer(self, input: TensorSpec) -> Any:
-        return selected(_of_bytes(input), self.results(input))
-
-    def forward(self, input: Array) -> Any:
-        results = bytes_between(cast(input, _FLOAT32))
-        return selected(results, self.results(TensorSpec(input.shape, input.dtype)))
-
-    def results(self, input: TensorSpec) -> tuple[int, ...]:
-        """Return the index of the result that each output is."""
-        return present(_of_bytes(input), self.annotations)
-
-
-def _of_bytes(input: TensorSpec) -> tuple[TensorSpec, ...]:
-    return TensorSpec(input.shape, _UINT8), TensorSpec((), _FLOAT32), TensorSpec((), _UINT8)
-
-
-def bytes_between(x: Array) -> tuple[Array, Array, Array]:
-    """Quantise floats to bytes over the range of their extremes and zero; return scale and zero point too."""
-    low, high = np.minimum(x.min(initial=0), 0), np.maximum(x.max(initial=0), 0)
-    with np.errstate(all="ignore"):
-        scale = np.asarray((high - low) / np.float32(255), _FLOAT32)
-        scale = np.where(scale == 0, np.float32(1), scale).astype(_FLOAT32)
-        zero = saturated(np.asarray(-low / scale), _UINT8)
-        return saturated(np.rint(x / scale).astype(np.float64) + zero, _UINT8), scale, zero

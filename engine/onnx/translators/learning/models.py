@@ -8,7 +8,7 @@ import numpy as np
 
 from engine.errors import ParameterError, ShapeError, UnsupportedOperatorError
 from engine.layers.onnx.learning.vectors import pairs
-from engine.layers.onnx.operands.dtypes import STRING
+from engine.layers.operands.conversion import STRING
 from engine.onnx.translation.node import Node
 from engine.onnx.translation.registry import translates
 from engine.onnx.translation.value import Value
@@ -34,7 +34,7 @@ def one_hot_encoder(node: Node) -> Value:
     if x.dtype is not None and (x.dtype == STRING) != bool(texts):
         raise ShapeError("categories of another kind than the input", found=str(x.dtype))
     if x.dtype != np.int64 and not texts:
-        x = node.make("Cast", x, to=7)
+        x = node.make("Tensor.to", x, dtype="torch.long")
     categories, zeros = np.array(numbers or range(len(texts)), np.int64), bool(node.number("zeros", 1))
     if texts or not zeros:
         values = tuple(categories.tolist())
@@ -148,15 +148,15 @@ def _rows(node: Node) -> Value:
     x = _narrow(node, node.input(0))
     if x.rank == 1:
         return node.make("torch.unsqueeze", x, dim=0)
-    if x.rank is None or x.rank == 2:
+    if x.rank is None:
+        return node.make("aten::atleast_2d", x)
+    if x.rank == 2:
         return x
     raise ShapeError("no table of features", found=f"{x.rank} dimensions", expected="[N, F] or [F]")
 
 
 def _narrow(node: Node, x: Value) -> Value:
-    if x.dtype == np.float32:
-        return x
-    return node.make("Tensor.to", x, dtype="torch.float") if x.dtype is not None else node.make("Cast", x, to=1)
+    return x if x.dtype == np.float32 else node.make("Tensor.to", x, dtype="torch.float")
 
 
 @translates("SVMRegressor", domain=_ML)
@@ -246,12 +246,8 @@ def _near(node: Node, count: int) -> Value:
 
 
 def _kernel(node: Node, kernel: str, vectors: Array, gamma: float, coef0: float, degree: float) -> Value:
-    """Compute the kernel of each row with each vector; by onnx.VectorKernel if the shape of the features is unknown."""
-    x = node.input(0)
-    if x.rank != 2 or x.dtype is None or x.tensor is None or x.tensor.shape[1] != vectors.shape[1]:
-        given: dict[str, Any] = {"kernel": kernel, "gamma": gamma, "coef0": coef0, "degree": degree}
-        return node.make("onnx.VectorKernel", x, weights={"vectors": vectors}, **given)
-    x = _narrow(node, x)
+    """Compute the kernel of each row with each vector."""
+    x = _rows(node)
     if kernel == "RBF":  # from differences: |x|² - 2 x·v + |v|² cancels for close points
         distance = node.make("aten::cdist", x, node.constant(vectors), p=2.0, compute_mode=2)
         return node.expression(f"exp(mul(square(@0),{-gamma!r}))", distance)

@@ -10,6 +10,8 @@ from engine.onnx.translation.registry import MICROSOFT, translates
 from engine.onnx.translation.value import Value, constant
 from engine.onnx.translators.microsoft.integers import codes_of, columns, quantised, real, real_array
 from engine.onnx.translators.microsoft.products import turned
+from engine.onnx.translators.quantised import quantised_by_its_range
+from engine.onnx.translators.recurrent import network
 
 
 @translates("MatMulNBits", domain=MICROSOFT)
@@ -74,8 +76,7 @@ def integer_matmul(node: Node) -> Value:
 @translates("DynamicQuantizeMatMul", domain=MICROSOFT)
 def dynamic_matmul(node: Node) -> Value:
     """Multiply with the first matrix quantised to bytes by its own minimum and maximum."""
-    parts = node.builder.add("DynamicQuantizeLinear", node.name, [node.input(0)], outputs=("", "", ""))
-    a = real(node, *parts)
+    a = real(node, *quantised_by_its_range(node, node.input(0)))
     b = columns(node, node.input(1), node.optional(2), node.optional(3))
     y = node.make("torch.matmul", a, b)
     return node.expression("add(@0,@1)", y, node.input(4)) if node.is_given(4) else y
@@ -83,7 +84,7 @@ def dynamic_matmul(node: Node) -> Value:
 
 @translates("DynamicQuantizeLSTM", domain=MICROSOFT)
 def quantised_lstm(node: Node) -> list[Value] | None:
-    """Translate to an LSTM with dequantised weights."""
+    """Translate to an LSTM with dequantised weights, whose input and state are rounded to bytes."""
     weights = []
     for place, scale, zero in ((1, 8, 9), (2, 10, 11)):
         found = [node.array(k) for k in (place, scale, zero)]
@@ -93,6 +94,8 @@ def quantised_lstm(node: Node) -> list[Value] | None:
         shape = (-1, 1, step.shape[1] if step.ndim == 2 else 1)
         step, middle = (each.reshape(shape) for each in (step, middle))
         weights.append(constant(np.ascontiguousarray(((codes - middle) * step).swapaxes(1, 2)).astype(np.float32)))
-    inputs = [node.input(0), *weights, *[node.optional(k) for k in range(3, 8)]]
-    names = ("hidden_size", "direction", "clip", "activations", "activation_alpha", "activation_beta")
-    return node.same(inputs=inputs, **{key: None for key in node.attributes if key not in names})
+    x = real(node, *quantised_by_its_range(node, node.input(0)))
+    others = zip(("b", "lengths", "h", "c", "p"), (node.optional(k) for k in range(3, 8)), strict=True)
+    given = {"x": x, "w": weights[0], "r": weights[1], **{name: value for name, value in others if value is not None}}
+    options = {"rounds": True, "couples_gates": bool(node.number("input_forget", 0))}
+    return network(node, "LSTM", given, options)

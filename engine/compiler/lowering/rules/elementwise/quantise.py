@@ -1,4 +1,4 @@
-"""Quantisation of floats to bytes and back: maps, and the extremes of a tensor for a dynamic scale."""
+"""Quantisation of floats to bytes and back, as maps."""
 
 from __future__ import annotations
 
@@ -8,55 +8,19 @@ from typing import Final
 import numpy as np
 
 from engine.compiler.kernels.elements import make_elements
-from engine.compiler.kernels.expr import Expr, Number, Operand, apply
-from engine.compiler.kernels.quantising import code_of, dequantised, quantised, scale_of, zero_of
-from engine.compiler.kernels.rows.reduction import Mode
+from engine.compiler.kernels.expr import Expr, Number, Operand
+from engine.compiler.kernels.quantising import dequantised, quantised
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.elementwise.map import lower_map
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, derived
-from engine.compiler.storage import FLOAT32, View, like, row_major
-from engine.layers.definition.layer import Layer
-from engine.layers.onnx.products.quantise import DequantizeLinear, DynamicQuantizeLinear, QuantizeLinear
+from engine.compiler.storage import FLOAT32, View, like
+from engine.layers.onnx.products.quantise import DequantizeLinear, QuantizeLinear
 from engine.layers.operands.axes import checked_axis
 from engine.layers.operands.bounds import extremes
-from engine.tensor import DType, TensorSpec
+from engine.tensor import DType
 
 _BYTES: Final = (np.dtype(np.uint8), np.dtype(np.int8))
-_ENDS: Final[tuple[Mode, Mode]] = ("min", "max")
-
-
-@kernels_for(DynamicQuantizeLinear)
-def lower_dynamic(context: Context) -> Lowered:
-    """Lower dynamic quantisation: the extremes, scale and zero point from them, and a map."""
-    x, layer = context.tensor(0), context.layer(Layer)
-    if not x.shape or context.lowering.quantises:
-        raise NotLoweredError("there is no kernel for a scalar")
-    composition = Composition(context)
-    _, scale, zero = extremes_of(composition, x)
-    y = code_of(apply("div", Operand(0), Operand(1)), Operand(2))
-    steps = list(composition.steps)
-    views: list[View] = []
-    trees = [(y, [x, scale, zero]), (Operand(0), [scale]), (Operand(0), [zero])]
-    assert isinstance(layer, DynamicQuantizeLinear)
-    for index in layer.results(TensorSpec(x.shape, x.dtype)):
-        tree, operands = trees[index]
-        target = like(x, _BYTES[0]) if index == 0 else row_major((), FLOAT32 if index == 1 else _BYTES[0])
-        steps.append(_map(context, target, tree, operands))
-        views.append(target)
-    names = [each.name for each in context.op.outputs]
-    return Lowered(views=dict(zip(names, views, strict=True)), steps=steps)
-
-
-def extremes_of(composition: Composition, x: View) -> tuple[View, View, View]:
-    """Return the minimum of a tensor's range, and its scale and zero point, as float32."""
-    # The order does not matter: use that of the memory.
-    x = derived(x, x.meta.transpose(sorted(range(len(x.shape)), key=lambda axis: -x.strides[axis])))
-    axes = range(len(x.shape))
-    low, high = (composition.map(apply(name, Operand(0), 0.0), composition.reduce(x, axes, name)) for name in _ENDS)
-    scale = composition.map(scale_of(Operand(0), Operand(1)), low, high)
-    return low, scale, composition.map(zero_of(Operand(0), Operand(1)), low, scale)
 
 
 @kernels_for(QuantizeLinear)

@@ -11,7 +11,6 @@ from engine.compiler.lowering.rules.elementwise.typed_calls import (
     TypedArgument,
     TypedExpr,
 )
-from engine.compiler.lowering.rules.elementwise.typed_maps import lower_cast
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import Lowered, NotLoweredError
 from engine.expression import FUNCTIONS, Call, Input, Literal, Node, postorder
@@ -19,7 +18,6 @@ from engine.expression.elementwise import ELEMENTWISE
 from engine.layers.creation.container import Expression
 from engine.layers.definition.layer import Layer
 from engine.layers.elementwise import arithmetic, functions, ternary
-from engine.layers.onnx.elementwise.arithmetic import OnnxCast
 from engine.tensor import TensorSpec
 
 
@@ -52,7 +50,7 @@ def lower_quotient(context: Context) -> Lowered:
     operands = [*map(calls.term, context.arguments())][:2]
     if layer.rounding_mode == "floor":
         return calls.lowered(calls.call("floor_divide", *operands))
-    if layer.rounding_mode == "trunc" and _is_whole(context):
+    if (layer.rounding_mode == "trunc" or layer.truncates_integers) and _is_whole(context):
         return calls.lowered(calls.call("floor_divide", *operands, kernel="divide"))
     ratio = calls.call("div", *operands)
     return calls.lowered(ratio if layer.rounding_mode is None else calls.call("trunc", ratio))
@@ -128,6 +126,3 @@ def _value(
     if not isinstance(known, TensorSpec):
         raise NotLoweredError("a number is known only at run time")
     return calls.cast(arguments[0], known.dtype)
-
-
-kernels_for(OnnxCast)(lower_cast)

@@ -30,7 +30,6 @@ from engine.compiler.storage import View, inverse, row_major
 from engine.ir.strided import Strided
 from engine.layers.linear.linear import Linear
 from engine.layers.linear.matmul import AddMatmul, Matmul
-from engine.layers.onnx.products.matmul import Gemm
 from engine.promotion import broadcast_sizes
 from engine.tensor import Array
 
@@ -52,19 +51,6 @@ def lower_add_matmul(context: Context) -> Lowered:
     """Lower beta * input + alpha * (first @ second)."""
     layer = context.layer(AddMatmul)
     return _added(context, (0, layer.beta), (context.tensor(1), context.tensor(2)), context.argument(2), layer.alpha)
-
-
-@kernels_for(Gemm, doubles=True)
-def lower_gemm(context: Context) -> Lowered:
-    """Lower alpha * a @ b + beta * c, with optionally transposed factors."""
-    layer = context.layer(Gemm)
-    left, right, known = context.tensor(0), context.tensor(1), context.argument(1)
-    left = _turned(left) if layer.transA else left
-    right = _turned(right) if layer.transB else right
-    if isinstance(known, np.ndarray) and layer.transB:
-        known = known.T
-    term = (2, layer.beta if context.argument(2) is not None else 0)
-    return _added(context, term, (left, right), known, layer.alpha)
 
 
 @kernels_for(Linear, rows=True, doubles=True)

@@ -1,4 +1,4 @@
-"""LSTM, GRU and plain recurrent networks of PyTorch (layer by layer) and of ONNX (one layer)."""
+"""LSTM, GRU and plain recurrent networks, layer by layer."""
 
 from __future__ import annotations
 
@@ -8,12 +8,8 @@ from functools import partial
 
 import numpy as np
 
-from engine.compiler.kernels.expr import Operand
-from engine.compiler.kernels.quantising import rounded
-from engine.compiler.kernels.recurrent.cells import GATES, CellKind
+from engine.compiler.kernels.recurrent.cells import CellKind
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.rules.composition import Composition
-from engine.compiler.lowering.rules.elementwise.quantise import extremes_of
 from engine.compiler.lowering.rules.recurrent.kernels import (
     DirectionWeights,
     RecurrentLayer,
@@ -26,9 +22,8 @@ from engine.compiler.storage import View, constant, row_major, spaced_rows
 from engine.graph.operand import RuntimeOperand
 from engine.ir.strided import Strided
 from engine.layers.definition.layer import Layer
-from engine.layers.onnx.recurrent.recurrent import DynamicQuantizeLSTM, OnnxGRU, OnnxLSTM, OnnxRecurrent, OnnxRNN
 from engine.layers.recurrent.recurrent import GRU, LSTM, RNN, Recurrent
-from engine.tensor import Array, TensorSpec, spec_of
+from engine.tensor import Array
 
 Arranged = Callable[[Strided], Strided]
 """Views states as (layers * directions, batch, width)."""
@@ -99,9 +94,10 @@ def lower_recurrent(context: Context) -> Lowered:
     """Lower all layers of a network: an input product and a recurrence each."""
     network, x = context.layer(Layer), context.tensor(0)
     assert isinstance(network, Recurrent)
-    if network.proj_size and not isinstance(network, LSTM):
-        raise NotLoweredError("there is no kernel for a projected state of this network")
-    weights, directions = context.weights(), len(network.suffixes)
+    cell, weights, directions = _cell_of(network), context.weights(), len(network.suffixes)
+    lengths = context.argument(1 + len(network.state_names))
+    if lengths is not None or any(name.startswith("weight_peephole") for name in weights):
+        raise NotLoweredError("there is no kernel for peepholes and sequences of different lengths")
     rows, copies = context.rows(x)
     steps: list[KernelStep] = [*copies]
     steps_first = partial(_steps_first, lead=x.shape[:-1], is_batch_first=network.batch_first)
@@ -121,13 +117,14 @@ def lower_recurrent(context: Context) -> Lowered:
             sequence = part_of(found, _laid_out(found.meta, network.batch_first))
         layer = RecurrentLayer(
             context=context,
-            cell=_cell_of(network),
+            cell=cell,
             count=count,
-            backward=(False, True)[:directions],
-            weights=[_direction(weights, f"l{number}{suffix}", network) for suffix in network.suffixes],
+            backward=network.backward,
+            weights=[_direction(weights, f"l{number}{suffix}", cell) for suffix in network.suffixes],
             initial=[part_of(state, state.meta[own]) for state in initial],
             sequence=None if sequence is None else _by_direction(sequence, directions),
             final=[_final(results.view(name), own) for name in network.state_names],
+            rounds=isinstance(network, LSTM) and network.rounds,
         )
         steps.extend(layer.steps(rows, steps_first))
         if between is not None:
@@ -165,119 +162,28 @@ def _final(view: View | None, own: slice) -> View | None:
 
 
 def _cell_of(network: Recurrent) -> CellKind:
-    if isinstance(network, RNN):
-        return network.nonlinearity
-    return "lstm" if isinstance(network, LSTM) else "gru"
-
-
-def _direction(weights: Mapping[str, Array], end: str, network: Recurrent) -> DirectionWeights:
-    """Return the weights of a layer in one direction; missing biases are zeros."""
-    input, hidden = weights[f"weight_ih_{end}"], weights[f"weight_hh_{end}"]
-    biases = [weights.get(f"bias_{part}_{end}", np.zeros(len(input), input.dtype)) for part in ("ih", "hh")]
-    return direction_weights(_cell_of(network), input, hidden, biases[0], biases[1], weights.get(f"weight_hr_{end}"))
-
-
-# Position in ONNX's order of each gate in PyTorch's: ONNX has i, o, f, c for LSTM, and z, r, h for GRU.
-_ORDERS: Mapping[CellKind, tuple[int, ...]] = {"lstm": (0, 2, 3, 1), "gru": (1, 0, 2), "tanh": (0,), "relu": (0,)}
-
-
-@kernels_for(OnnxLSTM, OnnxGRU, OnnxRNN, rows=True)
-def lower_onnx_recurrent(context: Context) -> Lowered:
-    """Lower an ONNX layer: an input product and a recurrence."""
-    return _lower_onnx(context, context.tensor(0), [])
-
-
-@kernels_for(DynamicQuantizeLSTM, rows=True)
-def lower_rounded(context: Context) -> Lowered:
-    """Lower an LSTM whose factors are rounded to bytes."""
-    composition = Composition(context)
-    x = context.tensor(0)
-    ends = extremes_of(composition, x)
-    return _lower_onnx(
-        context, composition.map(rounded(Operand(0), Operand(1), Operand(2)), x, *ends[1:]), composition.steps
-    )
-
-
-def _lower_onnx(context: Context, x: View, before: Sequence[KernelStep]) -> Lowered:
-    network = context.layer(Layer)
-    assert isinstance(network, OnnxRecurrent)
-    cell = _onnx_cell(network)
-    specs = [
-        TensorSpec(each.shape, each.dtype) if isinstance(each, View) else spec_of(each) for each in context.arguments()
-    ]
-    given = network.named(specs)
-    if given.p is not None or given.lengths is not None:
-        raise NotLoweredError("there is no kernel for peepholes and sequences of different lengths")
-    places = {name: _operand_index(specs, getattr(given, name)) for name in ("w", "r", "b", "h", "c")}
-    rows, copies = context.rows(x)
-    steps = [*before, *copies]
-    lead, turns = x.shape[:-1], bool(network.layout)
-
-    def steps_first(rows: Strided) -> Strided:
-        sequence = rows.reshape(*lead, rows.shape[-1])
-        return sequence.swapaxes(0, 1) if turns else sequence
-
-    def directions_first(states: Strided) -> Strided:
-        return states.swapaxes(0, 1) if turns else states
-
-    directions, units = len(network.directions), given.r.shape[2]
-    initial = []
-    for name in ("h", "c") if network.has_cell else ("h",):
-        state, further = initial_state(context, places[name], directions, lead[not turns], units, directions_first)
-        initial.append(state)
-        steps.extend(further)
-    results = Results.allocate(context, network.results(given))
-    y, last = results.view("y"), [results.view(name) for name in ("h", "c")[: len(initial)]]
-    w, r = context.weight(1), context.weight(2)
-    b = None if places["b"] is None else context.weight(places["b"])
-    layer = RecurrentLayer(
-        context=context,
-        cell=cell,
-        count=lead[turns],
-        backward=network.directions,
-        weights=[_onnx_direction(cell, w[d], r[d], None if b is None else b[d]) for d in range(directions)],
-        initial=initial,
-        sequence=None if y is None else part_of(y, y.meta.transpose(1, 2, 0, 3) if turns else y.meta),
-        final=[None if each is None else part_of(each, directions_first(each.meta)) for each in last],
-        rounds=isinstance(network, DynamicQuantizeLSTM),
-    )
-    return results.lowered(context, [*steps, *layer.steps(rows, steps_first)])
-
-
-def _operand_index(specs: list[object], found: object) -> int | None:
-    """Return the number of an operand."""
-    return next((index for index, each in enumerate(specs) if each is found and found is not None), None)
-
-
-def _onnx_cell(network: OnnxRecurrent) -> CellKind:
     """Return the cell of a network.
 
     Raises:
         NotLoweredError: it has other activations or options.
     """
-    names, count = network.names, len(network.defaults)
-    kinds = {names[k : k + count] for k in range(0, len(names), count)}
-    usual = tuple(each.lower() for each in network.defaults)
+    if network.proj_size and not isinstance(network, LSTM):
+        raise NotLoweredError("there is no kernel for a projected state of this network")
     if network.clip is not None:
         raise NotLoweredError("there is no kernel for clipping")
-    if isinstance(network, OnnxRNN) and kinds == {("relu",)}:
-        return "relu"
-    if kinds != {usual}:
+    if not network.is_usual:
         raise NotLoweredError("there is no kernel for its activations")
-    if isinstance(network, OnnxLSTM):
-        if network.input_forget:
-            raise NotLoweredError("there is no kernel for coupled gates")
-        return "lstm"
-    if isinstance(network, OnnxGRU):
-        if not network.linear_before_reset:
-            raise NotLoweredError("there is no kernel for a reset before the product")
-        return "gru"
-    return "tanh"
+    if isinstance(network, RNN):
+        return network.nonlinearity
+    if isinstance(network, LSTM) and network.couples_gates:
+        raise NotLoweredError("there is no kernel for coupled gates")
+    if isinstance(network, GRU) and network.resets_first:
+        raise NotLoweredError("there is no kernel for a reset before the product")
+    return "lstm" if isinstance(network, LSTM) else "gru"
 
 
-def _onnx_direction(cell: CellKind, w: Array, r: Array, b: Array | None) -> DirectionWeights:
-    """Return the weights of a direction, gates in the kernel's order."""
-    rows = len(w)
-    order = np.arange(rows).reshape(GATES[cell], -1)[list(_ORDERS[cell])].reshape(-1)
-    biases = np.zeros((2, rows), w.dtype) if b is None else b.reshape(2, rows)
-    return direction_weights(cell, w[order], r[order], biases[0, order], biases[1, order])
+def _direction(weights: Mapping[str, Array], end: str, cell: CellKind) -> DirectionWeights:
+    """Return the weights of a layer in one direction; missing biases are zeros."""
+    input, hidden = weights[f"weight_ih_{end}"], weights[f"weight_hh_{end}"]
+    biases = [weights.get(f"bias_{part}_{end}", np.zeros(len(input), input.dtype)) for part in ("ih", "hh")]
+    return direction_weights(cell, input, hidden, biases[0], biases[1], weights.get(f"weight_hr_{end}"))

@@ -30,9 +30,8 @@ from engine.layers.normalisation import layer_norm, norm, softmax
 from engine.layers.onnx.attention.state_space import LinearAttention
 from engine.layers.onnx.control.text import LabelEncoder, StringConcat
 from engine.layers.onnx.elementwise.arithmetic import Det
-from engine.layers.onnx.learning import classes, trees, vectors
+from engine.layers.onnx.learning import trees, vectors
 from engine.layers.onnx.products import conv as onnx_conv
-from engine.layers.onnx.products.matmul import Gemm
 from engine.layers.operands.axes import checked_axes, checked_axis
 from engine.layers.pooling import adaptive_pool, pool, unpool
 from engine.layers.quantised.quantise import (
@@ -62,7 +61,6 @@ rule(distance.Cdist)(of_matrices)
 rule(grid.AffineGrid, takes_sizes=True)(rows(but_first))
 rule(matmul.Matmul)(contracted("input", "other"))
 rule(matmul.AddMatmul)(contracted("first", "second", added="input"))
-rule(Gemm)(contracted("a", "b", added="c"))
 
 
 def _if_batched(is_batched: Callable[[Any, int], bool]) -> Axes:
@@ -132,9 +130,8 @@ _ROWS: Final[list[tuple[Rule, tuple[type[Any], ...]]]] = [
     (rows(_if_batched(lambda layer, rank: layer.spatial is None or rank == layer.spatial + 2)), (norm.InstanceNorm,)),
     (rows(_if_batched(lambda layer, rank: rank > 1)), (Stft,)),
     (rows(_if_batched(lambda layer, rank: rank > 2)), (Istft,)),
-    (rows(_if_batched(lambda layer, rank: rank in (1, 2))), (classes.ClassLabel,)),
     (rows(_if_batched(lambda layer, rank: rank == 2)),
-     (classes.ClassScores, trees.TreeEnsemble, vectors.VectorKernel, vectors.PairProbabilities)),
+     (trees.TreeEnsemble, vectors.PairProbabilities)),
     # The number of classes may be that of the largest value in the batch.
     (rows(lambda layer, rank: range(rank if layer.num_classes < 0 else 0)), (OneHot,)),
 ]  # fmt: skip

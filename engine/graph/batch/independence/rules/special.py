@@ -17,21 +17,18 @@ from engine.layers.linear import einsum
 from engine.layers.normalisation import norm
 from engine.layers.onnx.attention.attention import OnnxAttention, RotaryEmbedding
 from engine.layers.onnx.attention.grouped_attention import CausalMask, GroupQueryAttention
-from engine.layers.onnx.elementwise.activation import OnnxDropout
-from engine.layers.onnx.elementwise.arithmetic import OnnxCast
 from engine.layers.onnx.products.matmul import MatMulInteger
 from engine.layers.onnx.products.quantise import _Blocks
-from engine.layers.onnx.recurrent.recurrent import DynamicQuantizeLSTM, OnnxRecurrent
 from engine.layers.onnx.vision.resize import Resize
 from engine.layers.operands.axes import checked_axis
 from engine.layers.pooling.max_pool import MaxPool
 from engine.layers.quantised.quantise import FakeQuantizeChannels
-from engine.layers.recurrent.recurrent import Recurrent
+from engine.layers.recurrent.recurrent import LSTM, Recurrent
 from engine.layers.sorting.searching import SearchSorted
 from engine.tensor import TensorSpec, is_known, known_value
 
 
-@rule(cast.To, cast.TypeAs, RawTo, OnnxCast, identity.Identity, identity.RawIdentity, complex.Resolved,
+@rule(cast.To, cast.TypeAs, RawTo, identity.Identity, identity.RawIdentity, complex.Resolved,
       AttentionMask, takes_numbers=True)  # fmt: skip
 def same(use: Use) -> Value:
     """Follow an input that is returned, possibly in another dtype or shape; of other operands only these count."""
@@ -43,7 +40,7 @@ def same(use: Use) -> Value:
     return value
 
 
-@rule(identity.Dropout, OnnxDropout)
+@rule(identity.Dropout)
 def dropout(use: Use) -> Value:
     """Follow dropout in inference; in training it draws random numbers."""
     if getattr(use.layer, "training", False) or getattr(use.layer, "training_mode", False):
@@ -181,35 +178,15 @@ def quantised(use: Use) -> Value:
 @rule(Recurrent)
 def recurrent(use: Use) -> Value:
     """Follow a network over the steps of each item; states hold the batch along their second axis."""
-    names = [name for name in ("input", "initial_h", "initial_c") if name in use.names]
-    operands = use.given(*names)
     first = 0 if use.layer.batch_first else 1
-    if use["input"].rank != 3 or any(
-        each.is_items and each.value.axis != (first if each is use["input"] else 1) for each in operands
-    ):
+    axes = {"input": first, "initial_h": 1, "initial_c": 1, "lengths": 0}
+    names = [name for name in axes if name in use.names and use[name].is_given]
+    operands = use.given(*names)
+    if isinstance(use.layer, LSTM) and use.layer.rounds:
+        raise MixesError("rounds by the extremes of the whole batch")
+    if use["input"].rank != 3 or any(use[name].is_items and use[name].value.axis != axes[name] for name in names):
         raise MixesError("uses the batch axis as time steps")
     return common_items(operands)
-
-
-@rule(OnnxRecurrent)
-def onnx_recurrent(use: Use) -> Value:
-    """Follow a recurrent network; its operands may be identified by their rank."""
-    named = use.layer.named([each.spec for each in use.operands])
-    axis = 1 - use.layer.layout
-    places = {id(named.x): axis, id(named.h): axis, id(named.c): axis, id(named.lengths): 0}
-    given = [each for each in use.operands if each.is_given]
-    held = [each for each in given if id(each.spec) in places]
-    if not all(each.is_shared for each in given if id(each.spec) not in places):
-        raise MixesError("has weights or parameters that depend on the items")
-    if any(each.is_items and each.value.axis != places[id(each.spec)] for each in held):
-        raise MixesError("uses the batch axis as time steps")
-    return common_items(held)
-
-
-@rule(DynamicQuantizeLSTM)
-def rounded_recurrent(use: Use) -> Value:
-    """Follow an LSTM whose input and states are rounded between the extremes of all rows."""
-    raise MixesError("rounds by the extremes of the whole batch")
 
 
 @rule(ScaledDotProductAttention)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -76,8 +77,10 @@ def test_a_recurrence_rounds_what_it_multiplies(level: str, batch: int, directio
     ways = 2 if direction == "bidirectional" else 1
     results = {"y": (7, ways, batch, 32), "yh": (ways, batch, 32), "yc": (ways, batch, 32)}
     plain = recurrent("LSTM", (7, batch, 5), 32, results, direction=direction, has_states=True)
-    operators = [op("DynamicQuantizeLSTM", each.name, " ".join(each.inputs), " ".join(each.outputs), **each.params)
-                 if each.type == "LSTM" else each for each in plain.source.operators]  # fmt: skip
+    operators = [
+        replace(each, params={**each.params, "rounds": True}) if each.type == "nn.LSTM" else each
+        for each in plain.source.operators
+    ]
     net = built(*operators, **{f"_{name}": spec for name, spec in plain.source.annotations.items()})
     given = [numbers(0, 7, batch, 5), numbers(1, ways, batch, 32), numbers(2, ways, batch, 32)]
     wanted = Session(net, backend="reference").run(given)

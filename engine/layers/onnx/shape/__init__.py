@@ -1,1 +1,0 @@
-"""Shape operators, padding and spectra."""
