@@ -60,6 +60,14 @@ _DECOMPOSED: Final = """## Decomposed
 | operator | aliases | composed of | ONNX |
 | --- | --- | --- | --- |
 """
+_FROM_ONNX: Final = """## From ONNX
+
+Types that are named in the translation of an operator. Types whose names it computes are missing; so are operators
+that are kept as layers of ONNX.
+
+| ONNX | written in |
+| --- | --- |
+"""
 _BY_PARAMETERS: Final = "by parameters"
 _OWN: Final = "engine.layers."
 # Largest table of layers of which a decomposition may use each.
@@ -88,7 +96,11 @@ def render() -> str:
             cells = [_code([first]), _code(others), shape, dtype, _code(made.get(layer, [])), compiled_layer(layer)]
             lines.append(table_line(cells))
         lines.append("")
-    lines.append(_DECOMPOSED.rstrip())
+    lines += [_FROM_ONNX.rstrip()]
+    for name in sorted(onnx.known_types()):
+        if types := list(_types_in(_translator(name))):
+            lines.append(table_line([_code([name]), _code(types)]))
+    lines += ["", _DECOMPOSED.rstrip()]
     for layer, (first, *others) in composites.items():
         parts = [names[each][0] for each in _layers_in(layer.compose, layer) if each in names]
         lines.append(table_line([_code([first]), _code(others), _code(parts), _code(made.get(layer, []))]))
@@ -193,11 +205,16 @@ def _made_of_onnx() -> dict[type[Layer], list[str]]:
     """Return the ONNX operators in whose translation each layer's types are named."""
     found: dict[type[Layer], list[str]] = defaultdict(list)
     for name in onnx.known_types():
-        translator: Any = onnx.translator_of("", name, 1 << 30)
-        for type in _types_in(translator):
+        for type in _types_in(_translator(name)):
             layer = engine.registry[type].layer
             if name not in found[layer]:
                 found[layer].append(name)
+    return found
+
+
+def _translator(name: str) -> FunctionType:
+    """Return the translator of the newest operator set."""
+    found: Any = onnx.translator_of("", name, 1 << 30)
     return found
 
 
