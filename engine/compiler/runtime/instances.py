@@ -26,7 +26,7 @@ SHARE: Final = 1 / 4
 # Most shapes that are known to be too large.
 _MAX_REMEMBERED: Final = 1024
 # Most sizes whose numbers are kept; computing them takes a fraction of a millisecond.
-MAX_BOUND: Final = 64
+MAX_BOUND: Final = 512
 
 
 class TooLargeError(CompileError):
