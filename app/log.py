@@ -7,13 +7,17 @@ characters. Lines of a traceback are indented, so that none can be mistaken for 
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
+from contextlib import suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from app.codec.answers import as_text, dump_json
+import orjson
+
+from app.codec.answers import as_text
 from app.messages import cut, printable
 
 request_id: Final[ContextVar[str]] = ContextVar("request_id", default="-")
@@ -78,10 +82,11 @@ def configure_logging(level: str, form: str) -> None:
 
 def _as_json(line: dict[str, Any]) -> str:
     """Return the line as JSON; values that JSON cannot represent are converted rather than losing the line."""
-    try:
-        return dump_json(line).decode()
-    except Exception:  # an object that fails when it is converted
-        return dump_json({key: as_text(value, _LINE) for key, value in line.items()}).decode()
+    with suppress(Exception):
+        return orjson.dumps(line, default=str).decode()
+    with suppress(Exception):  # lone surrogates, integers beyond 64 bits
+        return json.dumps(line, default=str, allow_nan=False)
+    return json.dumps({key: as_text(value, _LINE) for key, value in line.items()})
 
 
 def _message(record: logging.LogRecord) -> str:
