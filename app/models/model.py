@@ -318,6 +318,9 @@ class Model:
         with self.in_bounds():
             self.compile(specs=specs, progress=progress, cancelled=cancelled)
             request = InferRequest(decode=lambda _: dict(inputs), parameters={})
+            for others in [] if self.text_inputs is None else self.text_inputs.examples()[1:]:
+                of_others = [engine.TensorSpec(array.shape, array.dtype) for array in others.values()]
+                self.compile(specs=of_others, progress=progress, cancelled=cancelled)
             self.inline_policy.measure(partial(self.infer, request, cancelled))
             # Texts of one request run together by length; requests share no runs.
             if self.text_inputs is None and (cancelled is None or not cancelled()):
@@ -343,8 +346,9 @@ class Model:
 
         Nothing is measured for a model that was not warmed up: its sizes are dynamic.
         """
-        if self.inline_policy.run_s is not None and not self.batcher.verdict.is_final:
-            tune(self.batcher, self.inline_policy.run_s)
+        run_s = None if self.text_inputs is not None else self.inline_policy.run_s
+        if run_s is not None and not self.batcher.verdict.is_final:
+            tune(self.batcher, run_s)
 
     def _check_memory(self, inputs: Mapping[str, NDArray[Any]]) -> None:
         needed = sum(array.nbytes for array in inputs.values()) + self.session.estimate_bytes(inputs)
@@ -362,7 +366,7 @@ class Model:
         if self.remark is not None:
             return None
         if self.text_inputs is not None:
-            return self.text_inputs.example()
+            return self.text_inputs.examples()[0]
         return example_inputs(self.signature.inputs, self.preprocessor)
 
     @property

@@ -26,7 +26,8 @@ _ALIASES: Final = {
 }
 # Most tokens of one run, so that a long request needs little memory and lets others run in between.
 MAX_RUN_TOKENS: Final = 8_192
-_EXAMPLE: Final = "The quick brown fox jumps over the lazy dog, and then it sleeps."
+_EXAMPLE: Final = "The quick brown fox jumps over the lazy dog, then it sleeps all day in the shadow of a tree."
+_SHORT: Final = "a fox"
 
 
 class TextRun(NamedTuple):
@@ -87,9 +88,13 @@ class TextInputs:
             last.append(index)
         return [self._run(indices, tuple(encodings[index] for index in indices)) for indices in runs]
 
-    def example(self) -> dict[str, NDArray[Any]]:
-        """Return the inputs for a short sentence."""
-        return self.runs([Text(_EXAMPLE)])[0].tensors
+    def examples(self) -> list[dict[str, NDArray[Any]]]:
+        """Return the inputs for one and several texts of a medium and a small length, one text of medium length first.
+
+        Compiled for these, a model with dynamic sizes has code for all sizes.
+        """
+        texts = [[Text(_EXAMPLE)], [Text(_EXAMPLE)] * 3, [Text(_SHORT)], [Text(_SHORT)] * 3]
+        return [self.runs(each)[0].tensors for each in texts]
 
     def _length(self, encoding: Encoding) -> int:
         return self._fixed_length or len(encoding.ids)

@@ -51,9 +51,16 @@ def details(entry: Entry, store: Store, tell: Callable[[Version], VersionCounter
         "outputs": _ports(current, "outputs"),
         "labels": None if entry.files.labels is None else list(entry.files.labels),
         "preprocess": _preprocess(current),
+        "text": _text(current),
         "batching": _batching(current),
         "versions": [_long(version, tell(version)) for version in entry.versions],
     }
+
+
+def _text(version: Version | None) -> dict[str, Any] | None:
+    """Return the limit of a text in tokens, or None if the model takes no texts."""
+    inputs = None if version is None or version.model is None else version.model.text_inputs
+    return None if inputs is None else {"max_tokens": inputs.tokenizer.max_tokens}
 
 
 def _short(version: Version) -> dict[str, Any]:

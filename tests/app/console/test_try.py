@@ -15,6 +15,7 @@ from tests.app.console.browser import Browser
 from tests.app.console.conftest import ROOT, serving
 from tests.app.picture_models import write_segmenter
 from tests.app.pictures import npy
+from tests.app.text_models import ANSWERS, write_text_model
 from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.slow
@@ -178,3 +179,23 @@ def test_areas_lie_on_the_picture_as_a_mask_and_a_server_that_goes_away_is_told(
         window.one(".made [role=alert]", "cannot be reached")
         window.one(".pulse.lost")
     window.complaints()  # it could not be reached
+
+
+def test_texts_are_sent_and_their_similarity_and_spans_are_shown(browser: Browser, tmp_path: Path) -> None:
+    pytest.importorskip("tokenizers", reason="needs the extra text")
+    for task in ("embedding", "token-classification"):
+        write_text_model(tmp_path, task, "[text]\nmax_tokens = 64\n")
+    with serving(tmp_path, backend="reference") as (url, _):
+        there = Browser(browser.driver, url)
+        there.go("try/embedding")
+        there.click(".given .primary")
+        there.one(".made h2", "3 × 16 values")
+        assert len(there.all(".made .bars li")) == 2
+        there.one(".code pre", '"A cat sits on the mat."')
+        there.go("try/token-classification")
+        there.click(".given .primary")
+        there.one(".made .marked mark")
+        sentence = "".join(there.script("return [...document.querySelector('.marked').childNodes].map((each) => "
+                                        "each.nodeName === 'MARK' ? each.firstChild.data : each.data)"))  # fmt: skip
+        assert sentence.strip() == ANSWERS["sentences"][0]
+        browser.driver.get("about:blank")  # before the server ends

@@ -7,7 +7,7 @@ const root = () => String(base).replace(/\/$/, "");
 
 function curl({ url, request }) {
   const secret = key() ? " \\\n  -H 'authorization: Bearer KEY'" : "";
-  const body = request.inputs ? `-d ${quoted(short(request))}` : `--data-binary ${quoted(`@${request.name}`)}`;
+  const body = request.inputs || request.text ? `-d ${quoted(short(request))}` : `--data-binary ${quoted(`@${request.name}`)}`;
   return `curl -s ${body} \\\n  -H 'content-type: ${request.type}'${secret} \\\n  ${quoted(url)}`;
 }
 
@@ -16,8 +16,12 @@ function short(request) {
   return request.body.length < 2000 ? request.body : `${request.body.slice(0, 400)}…`;
 }
 
-function python({ model, request }) {
+function python({ model, url, request }) {
   const secret = key() ? ', key="KEY"' : "";
+  if (request.text) {
+    const headers = key() ? `, headers={"authorization": "Bearer KEY"}` : "";
+    return `import httpx\n\nanswer = httpx.post("${url}", json=${short(request)}${headers})\nprint(answer.json()["predictions"])`;
+  }
   const given = request.inputs
     ? `{\n${request.inputs.map(({ name, shape, dtype, how }) => `    "${name}": ${({ zeros: `np.zeros((${shape.join(", ")},), "${dtype}")`, ones: `np.ones((${shape.join(", ")},), "${dtype}")` })[how] ?? `np.random.standard_normal((${shape.join(", ")},)).astype("${dtype}")`},`).join("\n")}\n}`
     : request.type.startsWith("image/") ? `"${request.name}"` : `np.load("${request.name}")`;
@@ -29,7 +33,7 @@ function python({ model, request }) {
 
 function javascript({ url, request }) {
   const secret = key() ? ', authorization: "Bearer KEY"' : "";
-  const body = request.inputs ? `JSON.stringify(${short(request)})` : `file /* ${request.name} */`;
+  const body = request.inputs || request.text ? `JSON.stringify(${short(request)})` : `file /* ${request.name} */`;
   return `const answer = await fetch("${url}", {\n  method: "POST",\n  headers: { "content-type": "${request.type}"${secret} },\n  body: ${body},\n});\nconsole.log(await answer.json());`;
 }
 

@@ -4,6 +4,7 @@ import { digits, percent, port } from "../format.js";
 import { colourOf } from "./boxes.js";
 import { Histogram } from "./histogram.js";
 import { numbers } from "./tensors.js";
+import { Answers, Embeddings, Ranked, Spans, Words } from "./text-result.js";
 
 const first = (predictions) => (Array.isArray(predictions?.[0]) ? predictions[0] : predictions);
 
@@ -58,7 +59,10 @@ function Tensor({ name, tensor }) {
 
 export function Result({ about, answer, sent }) {
   const { predictions, outputs } = answer;
-  const views = { classification: Classes, detection: Found, segmentation: Areas, image: Picture };
+  const views = {
+    classification: Classes, detection: Found, segmentation: Areas, image: Picture, embedding: Embeddings, rerank: Ranked,
+    "text-classification": Classes, "token-classification": Spans, "question-answering": Answers, "fill-mask": Words,
+  };
   const View = predictions && views[about.task];
   return html`
     ${View && html`<${View} predictions=${predictions} sent=${sent} />`}

@@ -8,6 +8,7 @@ import { Parameters } from "../parts/parameters.js";
 import { PictureInput } from "../parts/picture-input.js";
 import { Result } from "../parts/result.js";
 import { TensorInput } from "../parts/tensor-input.js";
+import { TextInput } from "../parts/text-input.js";
 import { Timing } from "../parts/timing.js";
 
 const at = (model, rest = "") => `models/${encodeURIComponent(model)}${rest}`;
@@ -69,15 +70,16 @@ export function TryView({ route, live }) {
 
   if (error) return html`<div class="page"><p class="notice" role="alert">${error.message}</p></div>`;
   if (!about) return html`<div class="page"><p class="empty">Loading…</p></div>`;
-  const shown = kind ?? (about.preprocess ? "picture" : "tensor");
+  const kinds = [...(about.text ? [["text", "Text"]] : []), ...(about.preprocess ? [["picture", "Picture"]] : []), ["tensor", "Tensors"]];
+  const shown = kind ?? kinds[0][0];
   return html`<div class="page try">
     <div class="title"><h1>Try ${model}</h1><p class="lead">${about.task}${about.labels ? `, ${about.labels.length} labels` : ""}</p></div>
     <div class="columns">
       <section class="panel given" aria-label="Input">
-        ${about.preprocess && html`<div class="segmented" role="group" aria-label="Kind of input">
-          ${[["picture", "Picture"], ["tensor", "Tensors"]].map(([name, title]) => html`<button key=${name} aria-pressed=${String(shown === name)} onClick=${() => setKind(name)}>${title}</button>`)}
+        ${kinds.length > 1 && html`<div class="segmented" role="group" aria-label="Kind of input">
+          ${kinds.map(([name, title]) => html`<button key=${name} aria-pressed=${String(shown === name)} onClick=${() => setKind(name)}>${title}</button>`)}
         </div>`}
-        ${shown === "picture"
+        ${shown === "text" ? html`<${TextInput} about=${about} onRun=${run} />` : shown === "picture"
           ? html`<${PictureInput} about=${about} samples=${samples} sent=${sent} found=${answer?.request === sent ? answer?.found : null} onRun=${run} onSample=${sample} />`
           : html`<${TensorInput} about=${about} onRun=${run} />`}
         <${Parameters} about=${about} values=${options} onChange=${change} />
@@ -90,6 +92,6 @@ export function TryView({ route, live }) {
     </div>
     ${answer?.request && html`<${Code} model=${model} request=${answer.request} isTensor=${about.task === "tensor"} />`}
     ${answer?.found && html`<${Compare} model=${model} version=${answer.found.version} models=${live.moments.at(-1)?.models ?? []} request=${answer.request} />`}
-    ${answer?.found && html`<${Activations} model=${model} request=${answer.request} operand=${route.query.operand} />`}
+    ${answer?.found && !answer.request.text && html`<${Activations} model=${model} request=${answer.request} operand=${route.query.operand} />`}
   </div>`;
 }
