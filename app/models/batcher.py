@@ -134,7 +134,7 @@ class Batcher:
         if self.sizes and self.is_known(tensors, items):
             batches = self._batches
             return RunSpec(items) if batches is None else RunSpec(items, id(self), batches)
-        return RunSpec(items, is_slow=not self.session.is_compiled(tensors))
+        return RunSpec(items, is_slow=not self.session.is_compiled(tensors, exact=False))
 
     def run(self, tensors: Tensors, items: int, cancelled: Cancelled = None) -> dict[str, NDArray[Any]]:
         """Return the outputs by name, computed in segments if only smaller sizes are compiled.

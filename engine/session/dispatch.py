@@ -100,12 +100,12 @@ class Estimates:
             self._footprints.keep(key, found)
         return found.peak + (parts * found.outputs if parts > 1 else 0)
 
-    def is_compiled(self, inputs: Given, state: State | None = None) -> bool:
-        """Return whether machine code for such inputs is ready; that for any length of a state serves all of them."""
+    def is_compiled(self, inputs: Given, state: State | None = None, *, exact: bool = True) -> bool:
+        """Return whether machine code for such inputs is ready, as defined by ``Session.is_compiled``."""
         graph, specs, _ = self.of(inputs, state)
-        if state is not None:
-            return self._executor.program(graph, specs) is not None
-        return self._executor.holds(graph, specs)
+        if state is None and exact:
+            return self._executor.holds(graph, specs)
+        return self._executor.program(graph, specs) is not None
 
     def _work_out(self, specs: list[TensorSpec]) -> Work:
         graph, of_part = self._batches.graph_for(specs)

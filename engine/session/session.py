@@ -274,13 +274,18 @@ class Session:
         """
         return self._estimates.bytes_of(inputs, state)
 
-    def is_compiled(self, inputs: Given, state: State | None = None) -> bool:
+    def is_compiled(self, inputs: Given, state: State | None = None, *, exact: bool = True) -> bool:
         """Return whether the machine code for these inputs is ready; else a run compiles or uses the reference.
+
+        Args:
+            inputs: of the run; only their shapes count.
+            state: state of the run. Code for any length of it serves all lengths.
+            exact: whether the code must be compiled for these shapes, or may be valid for other shapes as well.
 
         Raises:
             InputError: the inputs do not fit the graph.
         """
-        return self._estimates.is_compiled(inputs, state)
+        return self._estimates.is_compiled(inputs, state, exact=exact)
 
     def request_compilation(self, inputs: Given) -> None:
         """Request background compilation for inputs of these shapes; it starts if they occur more than once.

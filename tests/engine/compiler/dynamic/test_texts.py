@@ -94,3 +94,11 @@ def test_a_template_takes_all_lengths_of_its_class(tmp_path: Path) -> None:
     passed = [length for length, each in zip(LENGTHS, specs, strict=True) if template.numbers(each) is not None]
     assert passed == [n for n in LENGTHS if passed[0] <= n]
     assert passed[0] < 64
+
+
+def test_a_length_never_met_counts_as_compiled_if_a_template_is_valid_for_it(tmp_path: Path) -> None:
+    session = engine.Session(causal_model(tmp_path), backend="compiled", cache=None, threads=1)
+    assert not session.is_compiled(vectors(2, 41), exact=False)
+    session.prepare(specs=[TensorSpec((2, 40, WIDTH), np.dtype(np.float32))])
+    assert session.is_compiled(vectors(2, 41), exact=False)
+    assert not session.is_compiled(vectors(2, 41))
