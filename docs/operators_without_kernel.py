@@ -13,6 +13,7 @@ _INTEGERS: Final = "kernels for PyTorch's quantised tensors do not exist yet"
 _ONNX_FORM: Final = "not compiled in the ONNX form; the equivalent PyTorch operator is, or has a reason above"
 
 REASONS: Final = {
+    "control.subgraphs": "its subgraph is compiled",
     "creation.container": _NO_TENSORS,
     "creation.creation": _CONSTANT,
     "creation.distribution": _RANDOM,
@@ -21,6 +22,7 @@ REASONS: Final = {
     "creation.randomness": _RANDOM,
     "creation.scripted": _NO_TENSORS,
     "creation.sequences": _CONSTANT,
+    "elementwise.cast": _RARE,
     "elementwise.comparison": _RARE,
     "elementwise.functions": _RARE,
     "elementwise.mathematics": _RARE,
@@ -43,11 +45,12 @@ REASONS: Final = {
     "signal.window_functions": _CONSTANT,
     "vision.interpolate": _RARE,
     "vision.nms": _LENGTH,
+    "vision.roi": _RARE,
     "onnx.products.quantise": "the pass `integer_products` replaces those with stored weights by compiled ones",
     "onnx.control.sequence": _NO_TENSORS,
     "onnx.creation.creation": _CONSTANT,
     "onnx.creation.window_functions": _CONSTANT,
-    "onnx.vision.regions": _LENGTH + "; the others are rare",
+    "onnx.vision.regions": _LENGTH,
 }
 """Module below ``engine.layers`` -> why those of its types that have none have no kernel."""
 

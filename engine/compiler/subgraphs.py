@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from engine.compiler.stages import STAGE
 from engine.graph import RuntimeOperator
 from engine.graph.building.subgraphs import Subgraph
-from engine.layers.onnx.control.control import WithSubgraphs
+from engine.layers.control.subgraphs import WithSubgraphs
 from engine.tensor import TensorSpec
 
 

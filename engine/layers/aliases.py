@@ -49,6 +49,7 @@ _SAME: Final[dict[str, str]] = {
     "Tensor.size": "aten::size",
     "aten::ScalarImplicit": "prim::NumToTensor aten::IntImplicit aten::FloatImplicit aten::item",
     "aten::contiguous": "aten::clone aten::detach aten::alias aten::alias_copy aten::detach_copy",
+    "aten::linalg_det": "aten::det",
     "aten::linalg_matrix_exp": "aten::matrix_exp", "aten::linalg_matrix_power": "aten::matrix_power",
     "aten::linalg_multi_dot": "aten::chain_matmul", "aten::outer": "aten::ger",
     "aten::resolve_conj": "aten::resolve_neg", "aten::unfold": "aten::unfold_copy",

@@ -19,7 +19,6 @@ from engine.layers.creation.container import ListConstruct
 from engine.layers.onnx.control.sequence import (
     ConcatFromSequence,
     SequenceAt,
-    SequenceEmpty,
     SequenceErase,
     SequenceInsert,
     SequenceLength,
@@ -57,7 +56,7 @@ class Sequences:
     def follow(self, op: RuntimeOperator) -> None:
         """Record the list that an unchanged operator makes, if any."""
         found: Any = None
-        if isinstance(op.definition, (ListConstruct, SequenceEmpty)):
+        if isinstance(op.definition, ListConstruct):
             found = self._splice.names(each.name for each in op.inputs)
         elif isinstance(op.definition, (SequenceInsert, SequenceErase)):
             found = self._arranged(op)

@@ -19,7 +19,8 @@ import numpy as np
 
 from engine.errors import EngineError, RunCancelledError
 from engine.graph import RuntimeOperator
-from engine.layers.onnx.control.control import Loop, Scan, SequenceMap, Stacking, WithSubgraphs
+from engine.layers.control.subgraphs import WithSubgraphs
+from engine.layers.onnx.control.control import Loop, Scan, SequenceMap, Stacking
 from engine.layers.onnx.operands.constants import whole_number
 from engine.layers.operands.axes import may_match
 from engine.layers.operands.precision import INT64

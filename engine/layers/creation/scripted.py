@@ -1,4 +1,4 @@
-"""Layers of scripted models only: tensors made of numbers, dtypes as values, conversions in PyTorch's schemas."""
+"""Layers of scripted models only: tensors made of numbers, dtypes and optionals as values, conversions."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from engine.errors import ShapeError
 from engine.ir.sizes import has_sizes, size_array, sizes_dtype
+from engine.layers.creation.container import Arrangement
 from engine.layers.creation.creation import FLOAT32
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.overload import overload
@@ -15,6 +16,7 @@ from engine.layers.definition.registry import register
 from engine.promotion import cast
 from engine.tensor import UNKNOWN, Array, DType, TensorSpec, parse_dtype
 
+_BOOL: Final = np.dtype(np.bool_)
 _DTYPE_AT: Final = {5: 1, 6: 2, 8: 1}
 
 
@@ -127,3 +129,34 @@ class RawTo(Layer):
         if wanted is None:
             return input.dtype
         return wanted.dtype if isinstance(wanted, (np.ndarray, TensorSpec)) else parse_dtype(wanted)
+
+
+@register("aten::_unwrap_optional")
+class Unwrap(Arrangement):
+    """A value that must not be None.
+
+    Raises:
+        ShapeError: it is None.
+    """
+
+    def infer(self, value: Any) -> Any:  # type: ignore[override]
+        return UNKNOWN if value is None else value
+
+    def forward(self, value: Any) -> Any:
+        if value is None:
+            raise ShapeError("the optional value is absent")
+        return value
+
+
+@register("aten::__isnot__", positional=("value", "other"))
+class IsNot(Layer):
+    """A boolean: a value is another object than a second one, as in ``x is not None``."""
+
+    takes_unknown = True
+    does_arithmetic = False
+
+    def infer(self, value: Any = None, other: Any = None) -> TensorSpec:
+        return TensorSpec((), _BOOL)
+
+    def forward(self, value: Any = None, other: Any = None) -> Array:
+        return np.asarray(value is not other, _BOOL)

@@ -6,13 +6,14 @@ from typing import Final, Literal
 
 import numpy as np
 
+from engine.errors import ShapeError
 from engine.ir.ratios import truncate
 from engine.ir.sizes import has_sizes
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
 from engine.layers.operands.conversion import converted
 from engine.promotion import cast, category
-from engine.tensor import Array, DType, Number, TensorSpec
+from engine.tensor import Array, DType, Number, TensorSpec, dtype_name
 
 _SIZES: Final = (np.dtype(np.int64), np.dtype(np.bool_))
 
@@ -59,6 +60,24 @@ class To(Layer):
             return tensor
         size: Number = tensor.item()
         return size
+
+
+@register("prims::view_element_type", positional=("input", "dtype"))
+class ViewElementType(Layer):
+    """The bits of the input read as another dtype of the same width."""
+
+    does_arithmetic = False
+
+    dtype: DType
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        if self.dtype.itemsize != input.dtype.itemsize:
+            raise ShapeError("the widths differ", found=dtype_name(input.dtype), expected=dtype_name(self.dtype))
+        return TensorSpec(input.shape, self.dtype)
+
+    def forward(self, input: Array) -> Array:
+        spec = self.infer(TensorSpec(input.shape, input.dtype))
+        return np.ascontiguousarray(input).view(spec.dtype).reshape(input.shape)
 
 
 @register("Tensor.type_as")

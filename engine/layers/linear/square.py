@@ -1,4 +1,4 @@
-"""Functions of square matrices: powers and the exponential."""
+"""Functions of square matrices: powers, the exponential and determinants."""
 
 from __future__ import annotations
 
@@ -58,6 +58,17 @@ class MatrixPower(_OfMatrices):
             return np.asarray(np.linalg.matrix_power(matrices, self.n))
         except np.linalg.LinAlgError:
             raise ShapeError("a matrix without an inverse has no negative power", found=f"n = {self.n}") from None
+
+
+@register("aten::linalg_det")
+class Determinant(_OfMatrices):
+    """Determinants of square matrices: input (..., M, M) -> (...)."""
+
+    def infer(self, input: TensorSpec) -> TensorSpec:
+        return TensorSpec(super().infer(input).shape[:-2], input.dtype)
+
+    def _computed(self, matrices: Array) -> Array:
+        return np.asarray(np.linalg.det(matrices))
 
 
 @register("aten::linalg_matrix_exp")

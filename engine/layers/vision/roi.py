@@ -1,4 +1,4 @@
-"""Regions of interest, resampled to a fixed size."""
+"""Regions of interest, resampled or pooled to a fixed size."""
 
 from __future__ import annotations
 
@@ -77,8 +77,7 @@ class RoIAlign(Layer):
         spec, regions = tensor(input, "input", FLOATING), tensor(rois, "rois", FLOATING)
         check_rank(spec, 4)
         check_same_dtype(spec, regions, "rois")
-        if regions.rank != 2 or not may_equal(regions.shape[1], 5):
-            raise ShapeError("ROIs are not rows of 5", found=format_shape(regions.shape), expected="[?, 5]")
+        _check_rows(regions)
         if 0 in spec.shape[1:]:
             raise ShapeError("input is empty", found=format_shape(spec.shape))
         return TensorSpec((regions.shape[0], spec.shape[1], *self.sizes), spec.dtype)
@@ -135,6 +134,11 @@ class RoIAlign(Layer):
         return 8 * max(self.sampling_ratio, 1) ** 2 * (output.size or 0)
 
 
+def _check_rows(rois: TensorSpec) -> None:
+    if rois.rank != 2 or not may_equal(rois.shape[1], 5):
+        raise ShapeError("ROIs are not rows of 5", found=format_shape(rois.shape), expected="[?, 5]")
+
+
 def _batch_indices(rois: Array, n: int) -> Array:
     images = rois[:, 0].astype(np.int64)
     if len(images) and not 0 <= images.min() <= images.max() < n:
@@ -177,3 +181,78 @@ def _neighbours(position: Array, size: int) -> tuple[Array, Array, Array, Array]
     inside = np.clip(np.where(counts, position, 0), 0, size - 1)
     before = inside.astype(np.int64)
     return before, np.minimum(before + 1, size - 1), inside - before.astype(inside.dtype), counts
+
+
+@register("torchvision.ops.RoIPool")
+class RoIPool(Layer):
+    """Largest element of each bin of each region; the bins' borders are rounded, empty bins are zero.
+
+    Shapes:
+        input (N, C, H, W), rois (R, 5) of (batch, x1, y1, x2, y2)  ->  (R, C, *output_size)
+    Dtypes:
+        floating.
+    Parameters:
+        output_size: height and width, or one for both.
+        spatial_scale: from the rois' coordinates to the input's.
+    Raises:
+        ShapeError: when ROIs are not rows of 5, or an image index is out of range.
+    Source:
+        torchvision.ops.roi_pool; torchvision/csrc/ops/cpu/roi_pool_kernel.cpp.
+    """
+
+    loops = True
+
+    output_size: tuple[int, ...]
+    spatial_scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        if min(self.sizes) < 1:
+            raise ParameterError("output_size does not fit", found=list(self.sizes), expected="positive sizes")
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Number of bins of a region: rows and columns."""
+        rows, cols = spread(self.output_size, 2, "output_size")
+        return rows, cols
+
+    def infer(self, input: Operand, rois: Operand) -> TensorSpec:
+        spec, regions = tensor(input, "input", FLOATING), tensor(rois, "rois")
+        check_rank(spec, 4)
+        _check_rows(regions)
+        return TensorSpec((regions.shape[0], spec.shape[1], *self.sizes), spec.dtype)
+
+    def forward(self, input: Array, rois: Array) -> Array:
+        spec = self.infer(input, rois)
+        result = np.zeros(spec.sizes, input.dtype)
+        with np.errstate(invalid="ignore"):
+            images = _batch_indices(rois, len(input))
+        for region, image, (_, left, top, right, bottom) in cancellable(zip(result, images, rois, strict=True)):
+            rows = self._borders(top, bottom, self.sizes[0], input.shape[2])
+            columns = self._borders(left, right, self.sizes[1], input.shape[3])
+            _fill(region, input[image], rows, columns)
+        return result
+
+    def _borders(self, start: float, end: float, bins: int, size: int) -> list[tuple[int, int]]:
+        scale = np.float32(self.spatial_scale)
+        first, last = (_rounded(float(np.nan_to_num(np.float32(each) * scale))) for each in (start, end))
+        width = np.float32(max(last - first + 1, 1)) / np.float32(bins)
+        index = np.arange(bins, dtype=np.float32)
+        lows = np.clip(np.floor(index * width) + first, 0, size).astype(np.int64)
+        highs = np.clip(np.ceil((index + 1) * width) + first, 0, size).astype(np.int64)
+        return list(zip(lows.tolist(), highs.tolist(), strict=True))
+
+
+def _rounded(place: float) -> int:
+    """Return the nearest integer, halves away from zero."""
+    return int(math.copysign(math.floor(abs(place) + 0.5), place))
+
+
+def _fill(region: Array, image: Array, rows: list[tuple[int, int]], columns: list[tuple[int, int]]) -> None:
+    """Fill the bins of one region, (C, PH, PW), row by row."""
+    bounds = np.array(columns)
+    is_empty = bounds[:, 1] <= bounds[:, 0]
+    for i, (top, bottom) in enumerate(cancellable(rows)):
+        if bottom > top:
+            # One extra column, because the end of the last bin is the start of the next.
+            line = np.pad(image[:, top:bottom].max(axis=1), ((0, 0), (0, 1)))
+            region[:, i] = np.where(is_empty, 0, np.maximum.reduceat(line, bounds.reshape(-1), axis=1)[:, ::2])

@@ -98,6 +98,13 @@ def centred(node: Node) -> Value:
     return node.make("F.pad", x, amounts, labels=("input", "pad"), mode="constant", value=0)
 
 
+@translates("MaxRoiPool")
+def pooled_regions(node: Node) -> Value:
+    """Translate to torchvision's operator."""
+    sizes, scale = node.numbers("pooled_shape"), node.real("spatial_scale", 1.0)
+    return node.make("torchvision.ops.RoIPool", node.input(0), node.input(1), output_size=sizes, spatial_scale=scale)
+
+
 @translates("RoiAlign", since=10)
 def regions(node: Node) -> Value:
     """Translate to torchvision's operator, whose regions begin with the number of their image."""

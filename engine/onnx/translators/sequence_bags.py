@@ -125,7 +125,7 @@ class _Body:
         self._place = loop.outputs.index(sequence)
         begun, turn = states[self._place], states[1 - self._place]
         first = builder.maker(begun)
-        if first is None or first.type != "SequenceEmpty" or not _is_one(turn.constant, 0):
+        if first is None or first.type != "prim::ListConstruct" or first.inputs or not _is_one(turn.constant, 0):
             raise _OtherLoopError
         self._turns = self._count()
         if not self._begins(condition):

@@ -12,9 +12,9 @@ from typing import Any, Final
 import numpy as np
 
 from engine.cancellation import check_cancelled
-from engine.errors import EngineError, ParameterError, ShapeError
+from engine.errors import EngineError, ShapeError
+from engine.layers.control.subgraphs import WithSubgraphs
 from engine.layers.definition.known import MAX_ELEMENTS
-from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
 from engine.layers.onnx.operands.constants import needed, whole_number
 from engine.layers.operands.axes import checked_axis
@@ -25,50 +25,6 @@ from engine.tensor import UNKNOWN, Array, TensorSpec, is_known, known_value, spe
 _NO_LIMIT: Final = 2**63 - 1
 _TRUE: Final = np.array(True)
 _TRUE.flags.writeable = False
-
-
-class WithSubgraphs(Layer):
-    """Base of operators that run graphs of their own."""
-
-    takes_unknown = True
-    loops = True
-    has_subgraphs = True
-
-    annotations: Annotations = NO_ANNOTATIONS
-
-    def subgraph(self, name: str) -> Any:
-        """Return a subgraph by its name.
-
-        Raises:
-            ParameterError: it is missing, because file pairs have no subgraphs.
-        """
-        for each, body in self.annotations.subgraphs:
-            if each == name:
-                return body
-        raise ParameterError(f"the subgraph '{name}' is missing", expected="an ONNX file: a pair has no subgraphs")
-
-    @property
-    def count(self) -> int:
-        """Number of results."""
-        return len(self.annotations.outputs)
-
-    def subgraph_inputs(self, operands: Sequence[Any]) -> list[tuple[Any, Sequence[Any]]]:
-        """Return each subgraph with the specs of its inputs, valid for every iteration.
-
-        Args:
-            operands: specs of the operator's operands.
-        """
-        return []
-
-    def results(self, values: Sequence[Any]) -> Any:
-        """Return one result by itself, several as a tuple.
-
-        Raises:
-            ShapeError: the subgraph has another number of results.
-        """
-        if len(values) != self.count:
-            raise ShapeError("the subgraph has another number of results", found=len(values), expected=self.count)
-        return values[0] if self.count == 1 else tuple(values)
 
 
 class Stacking(WithSubgraphs):
@@ -364,17 +320,6 @@ class SequenceMap(WithSubgraphs):
                 column.append(value)
                 held.add(np.asarray(value).nbytes)
         return self.results(columns)
-
-
-@register("engine.Stage")
-class Stage(WithSubgraphs):
-    """Part of a graph that runs as a graph of its own, because its sizes depend on values computed before it."""
-
-    def infer(self, *operands: Any) -> Any:
-        return self.results(self.subgraph("body").infer(operands))
-
-    def forward(self, *operands: Any) -> Any:
-        return self.results(self.subgraph("body").run(operands))
 
 
 def _known(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Sequences, lists of tensors, and values that may be absent."""
+"""Sequences, lists of tensors."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from engine.layers.operands.axes import checked_axis, replaced
 from engine.layers.operands.precision import INT64
 from engine.layers.shape.join import Cat, Stack
 from engine.tensor import UNKNOWN, Array, TensorSpec
-
-_BOOL = np.dtype(np.bool_)
 
 
 def as_list(value: Any) -> list[Any]:
@@ -43,14 +41,6 @@ def place(position: Any, length: int, last: int) -> int | None:
     if not -length <= index <= last:
         raise ShapeError("position is out of range", found=index, expected=f"{-length} to {last}")
     return index + length if index < 0 else index
-
-
-@register("SequenceEmpty", ignored=("dtype",))
-class SequenceEmpty(Arrangement):
-    """Empty sequence."""
-
-    def forward(self) -> list[object]:
-        return []
 
 
 @register("SequenceAt", positional=("sequence", "position"))
@@ -180,43 +170,3 @@ class SplitToSequence(Layer):
         if sum(sizes) != length or any(size < 0 for size in sizes):
             raise ShapeError("split does not add up", found=list(sizes)[:8], expected=f"a sum of {length}")
         return list(sizes)
-
-
-@register("Optional")
-class OptionalValue(Arrangement):
-    """Optional value; absent without an operand."""
-
-    type: Any = None
-
-    def forward(self, value: Any = None) -> Any:
-        return value
-
-
-@register("OptionalGetElement")
-class OptionalGetElement(Arrangement):
-    """Present value of an optional.
-
-    Raises:
-        ShapeError: the value is absent.
-    """
-
-    def infer(self, value: Any) -> Any:  # type: ignore[override]
-        return UNKNOWN if value is None else value
-
-    def forward(self, value: Any) -> Any:
-        if value is None:
-            raise ShapeError("the optional value is absent")
-        return value
-
-
-@register("OptionalHasElement")
-class OptionalHasElement(Layer):
-    """Boolean: whether an optional value is present."""
-
-    takes_unknown = True
-
-    def infer(self, value: Any = None) -> Any:
-        return TensorSpec((), _BOOL)
-
-    def forward(self, value: Any = None) -> Array:
-        return np.asarray(value is not None, _BOOL)

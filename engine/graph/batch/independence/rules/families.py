@@ -29,7 +29,6 @@ from engine.layers.linear.linalg_norm import SingularNorm
 from engine.layers.normalisation import layer_norm, norm, softmax
 from engine.layers.onnx.attention.state_space import LinearAttention
 from engine.layers.onnx.control.text import LabelEncoder, StringConcat
-from engine.layers.onnx.elementwise.arithmetic import Det
 from engine.layers.onnx.learning import trees, vectors
 from engine.layers.onnx.products import conv as onnx_conv
 from engine.layers.operands.axes import checked_axes, checked_axis
@@ -100,7 +99,7 @@ _ROWS: Final[list[tuple[Rule, tuple[type[Any], ...]]]] = [
     (rows(none), (Bucketize, IsIn, complex.ViewAsReal, permute._Permutation)),
     (rows(_last(1)), (complex.ViewAsComplex, diagonal.DiagonalEmbed, linear.Linear, QuantisedLinear)),
     (rows(_last(1), "input1", "input2"), (linear.Bilinear,)),
-    (rows(_last(2)), (Det, square._OfMatrices, Triangle)),
+    (rows(_last(2)), (square._OfMatrices, Triangle)),
     (rows(_last(3)), (shuffle.PixelShuffle, shuffle.PixelUnshuffle)),
     (rows(lambda layer, rank: range(rank - len(layer.normalized_shape), rank)),
      (layer_norm._TrailingNorm, layer_norm.LayerNormStatistics)),
