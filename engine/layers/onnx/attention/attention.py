@@ -1,4 +1,4 @@
-"""Attention and rotary positions."""
+"""Attention."""
 
 from __future__ import annotations
 
@@ -210,57 +210,3 @@ def _by_heads(x: Array, heads: int | None) -> Array:
     if x.ndim == 4:
         return x
     return x.reshape(*x.shape[:2], heads or 1, -1).swapaxes(1, 2)
-
-
-@register("RotaryEmbedding", positional=("input", "cos_cache", "sin_cache", "position_ids"))
-class RotaryEmbedding(Layer):
-    """Pairs of elements of every head rotated by an angle that grows with the position.
-
-    Shapes:
-        input (B, H, L, E) or (B, L, H*E), caches (positions, R/2) with position_ids (B, L), or (B, L, R/2)
-    Parameters:
-        interleaved: pair neighbouring elements; else element i and element i + R/2.
-        rotary_embedding_dim: R, the number of elements of a head that are rotated; 0 for all.
-    """
-
-    interleaved: bool = False
-    num_heads: int = 0
-    rotary_embedding_dim: int = 0
-
-    def infer(self, input: TensorSpec, cos_cache: Any, sin_cache: Any, position_ids: Any = None) -> TensorSpec:
-        _head_shape(tensor(input, "input", FLOATING), self.num_heads)
-        return input
-
-    def forward(self, input: Array, cos_cache: Array, sin_cache: Array, position_ids: Array | None = None) -> Array:
-        self.infer(TensorSpec(input.shape, input.dtype), cos_cache, sin_cache)
-        heads = _by_heads(widened(input), self.num_heads).swapaxes(1, 2)  # (B, L, H, E)
-        width = self.rotary_embedding_dim or heads.shape[-1]
-        cos, sin = (self._angles(each, position_ids, heads.shape, width) for each in (cos_cache, sin_cache))
-        turned, rest = heads[..., :width], heads[..., width:]
-        first, second = (
-            (turned[..., ::2], turned[..., 1::2])
-            if self.interleaved
-            else (turned[..., : width // 2], turned[..., width // 2 :])
-        )
-        real, imaginary = first * cos - second * sin, first * sin + second * cos
-        pairs = (
-            np.stack([real, imaginary], axis=-1).reshape(turned.shape)
-            if self.interleaved
-            else np.concatenate([real, imaginary], axis=-1)
-        )
-        result = np.concatenate([pairs, rest], axis=-1)
-        return cast(result.reshape(input.shape) if input.ndim == 3 else result.swapaxes(1, 2), input.dtype)
-
-    def _angles(self, cache: Array, positions: Array | None, shape: tuple[int, ...], width: int) -> Array:
-        """Return the angles of a cache, (B, L, 1, R/2)."""
-        if not 0 < width <= shape[-1] or width % 2:
-            raise ShapeError("no such part of a head", found=width, expected=f"an even number up to {shape[-1]}")
-        if positions is not None:
-            if positions.dtype.kind not in "iu":
-                raise ShapeError("a position is no integer", found=positions.dtype)
-            check_fits((cache.ndim, positions.ndim) == (2, 2), "cache", cache.shape, "2 axes, as the positions")
-            if positions.size and not 0 <= positions.min() <= positions.max() < len(cache):
-                raise ShapeError("a position lies outside the cache", found=f"{positions.min()} to {positions.max()}")
-            cache = cache[positions]
-        check_fits(cache.shape == (*shape[:2], width // 2), "cache", cache.shape, f"{(*shape[:2], width // 2)}")
-        return widened(cache)[:, :, None]

@@ -12,7 +12,6 @@ from engine.ir.dims import plain
 from engine.layers.attention.attention import exponentials
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import register
-from engine.layers.onnx.attention.attention import RotaryEmbedding
 from engine.layers.onnx.operands.adapter import check_fits, selected
 from engine.layers.operands.precision import widened
 from engine.layers.operands.spatial import FLOATING, tensor
@@ -190,9 +189,27 @@ class GroupQueryAttention(Layer):
     def _turned(self, x: Array, cos: Array | None, sin: Array | None, places: Array) -> Array:
         if cos is None or sin is None:
             raise ShapeError("angles are needed", expected="cos_cache and sin_cache")
-        width = 2 * cos.shape[-1]
-        layer = RotaryEmbedding(interleaved=self.rotary_interleaved, rotary_embedding_dim=width)
-        return layer.forward(x, cos.astype(x.dtype), sin.astype(x.dtype), np.asarray(places))
+        places = np.asarray(places)
+        if places.dtype.kind not in "iu":
+            raise ShapeError("a position is no integer", found=places.dtype)
+        for cache in (cos, sin):
+            check_fits((cache.ndim, places.ndim) == (2, 2), "cache", cache.shape, "2 axes, as the positions")
+            if places.size and not 0 <= places.min() <= places.max() < len(cache):
+                raise ShapeError("a position lies outside the cache", found=f"{places.min()} to {places.max()}")
+        half, (batch, _, length, size) = cos.shape[1], x.shape
+        if not 0 < 2 * half <= size:
+            raise ShapeError("no such part of a head", found=2 * half, expected=f"an even number up to {size}")
+        cosines, sines = (each[places].astype(x.dtype)[:, None] for each in (cos, sin))
+        for each in (cosines, sines):
+            fits = each.shape == (batch, 1, length, half)
+            check_fits(fits, "cache", each.shape, f"{(batch, 1, length, half)}")
+        first, second = slice(0, half), slice(half, 2 * half)
+        if self.rotary_interleaved:
+            first, second = slice(0, 2 * half, 2), slice(1, 2 * half, 2)
+        result = x.copy()
+        result[..., first] = x[..., first] * cosines - x[..., second] * sines
+        result[..., second] = x[..., first] * sines + x[..., second] * cosines
+        return result
 
     def _appended(self, new: Array, past: Array | None, before: Array, room: int) -> Array:
         """Append new keys or values to the cached ones, and zeros up to the capacity."""

@@ -13,20 +13,25 @@ from engine.onnx.translators.shape import reshaped
 
 
 def by_heads(node: Node, x: Value, heads: int) -> Value | None:
-    """Reshape (B, S, H*D) to (B, H, S, D); None if the width is unknown or not divisible by the heads."""
+    """Reshape (B, S, H*D) to (B, H, S, D); None if the width is not divisible by the heads."""
     shape = x.shape_as()
-    if shape is None or len(shape) != 3 or not isinstance(shape[2], int) or heads < 1 or shape[2] % heads:
+    if shape is None or len(shape) != 3 or heads < 1:
         return None
-    parts = reshaped(node, x, [*shape[:2], heads, shape[2] // heads])
+    if not isinstance(shape[2], int):
+        parts = node.make("Tensor.reshape", x, shape=(0, 0, heads, -1), zero_copies=True)
+    elif shape[2] % heads:
+        return None
+    else:
+        parts = reshaped(node, x, [*shape[:2], heads, shape[2] // heads])
     return node.make("torch.permute", parts, dims=(0, 2, 1, 3))
 
 
-def packed(node: Node, y: Value) -> Value | None:
-    """Reshape (B, H, S, D) to (B, S, H*D); None if the width is unknown."""
+def packed(node: Node, y: Value) -> Value:
+    """Reshape (B, H, S, D) to (B, S, H*D)."""
     y = node.make("torch.permute", y, dims=(0, 2, 1, 3))
     shape = y.shape_as()
     if shape is None or not isinstance(shape[2], int) or not isinstance(shape[3], int):
-        return None
+        return node.make("torch.flatten", y, start_dim=2, end_dim=-1)
     return reshaped(node, y, [*shape[:2], shape[2] * shape[3]])
 
 

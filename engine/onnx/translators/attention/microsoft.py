@@ -79,8 +79,8 @@ def _own_attention(node: Node, x: Value, weight: Array, bias: Array | None, mask
         masks.append(node.input(5))
     y = attended(node, q, k, v, masks, causal=causal, past=front, scale=node.real("scale", 0.0))
     result = packed(node, y)
-    if result is None or len(node.outputs) < 2 or not node.outputs[1]:
-        return None if result is None else [result]
+    if len(node.outputs) < 2 or not node.outputs[1]:
+        return [result]
     return [result, node.make("torch.stack", k, v, dim=0)]
 
 
@@ -118,7 +118,7 @@ def multi_head_attention(node: Node) -> list[Value] | None:
         masks.append(node.input(5))
     causal = bool(node.number("unidirectional", 0))
     y = packed(node, attended(node, q, k, v, masks, causal=causal, past=pasts[0], scale=node.real("scale", 0.0)))
-    return None if y is None else [y, k, v][: max(1, len(node.outputs))]
+    return [y, k, v][: max(1, len(node.outputs))]
 
 
 def _split_heads(node: Node) -> list[Value] | None:

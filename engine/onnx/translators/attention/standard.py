@@ -44,8 +44,6 @@ def _mapped(node: Node) -> list[Value] | None:
             return None
         masks.append(added(node, mask) if mask.dtype != _FLOAT32 else mask)
     causal, scale = bool(node.number("is_causal", 0)), node.real("scale", 0.0)
-    y: Value | None = attended(
-        node, q, k, v, masks, causal=causal, past=pasts[0], scale=scale, grouped=counts[0] != counts[1]
-    )
-    y = packed(node, y) if y is not None and values[0].rank == 3 else y
-    return None if y is None else [y, k, v][: max(1, len(node.outputs))]
+    y = attended(node, q, k, v, masks, causal=causal, past=pasts[0], scale=scale, grouped=counts[0] != counts[1])
+    y = packed(node, y) if values[0].rank == 3 else y
+    return [y, k, v][: max(1, len(node.outputs))]

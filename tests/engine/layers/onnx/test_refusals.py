@@ -40,8 +40,10 @@ def failure(type: str, *operands: object, **params: object) -> str:
 
 def test_angles_without_a_position_are_refused() -> None:
     message = "cache does not fit: found [], expected 2 axes, as the positions"
-    cache, positions = np.array(1.0, np.float32), np.zeros((2, 4), np.int64)
-    assert failure("RotaryEmbedding", np.ones((2, 3, 4, 8), np.float32), cache, cache, positions) == message
+    cache, positions, new = np.array(1.0, np.float32), np.zeros((2, 4), np.int64), np.ones((2, 4, 24), np.float32)
+    counts = np.full(2, 3, np.int32), np.array(4, np.int32)
+    operands = new, new, new, None, None, *counts, cache, cache, positions
+    assert failure("GroupQueryAttention", *operands, num_heads=3, kv_num_heads=3, do_rotary=True) == message
 
 
 def test_a_shape_beyond_all_memory_is_refused() -> None:
