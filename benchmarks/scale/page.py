@@ -67,17 +67,20 @@ def sentences(found: Results) -> Iterator[tuple[str, tuple[str, ...]]]:
         return found.figure("sizes", "p99 ms", nodes=nodes, balancing=balancing, arrivals=arrivals)
 
     yield (
-        "random balancing has a p99 of {} ms with one node and {} with a thousand; least request has {} from ten "
-        "nodes on",
-        (_whole(waits(1, "-")), _whole(waits(1000, "random")), _whole(waits(10, "least request"))),
+        "random balancing has a p99 of {} ms with ten nodes and of {} ms with a thousand; least request has {} to {} "
+        "ms",
+        tuple(
+            _whole(waits(nodes, balancing))
+            for balancing, nodes in (("random", 10), ("random", 1000), ("least request", 1000), ("least request", 10))
+        ),
     )
 
     def batch(load: str, at_once: object) -> float:
         return found.figure("batches", "least request: p99", load=load, runs_of=8, at_once=at_once)
 
     yield (
-        "makes batches smaller: 1.2 times the load has a p99 of {} ms instead of {}.",
-        (_whole(batch("1.2", 2)), f"{batch('1.2', 'all'):.1f}"),
+        "which nodes can answer only with batches, the p99 is {} ms; with `maxconn 16` it is {} ms",
+        (_whole(batch("1.2", 2)), f"{batch('1.2', 16):.1f}"),
     )
 
     def lost(nodes: int, count: int, by: str, tries: int, column: str = "failed") -> float:
@@ -86,9 +89,14 @@ def sentences(found: Results) -> Iterator[tuple[str, tuple[str, ...]]]:
     shares = [100 * lost(10, 1, "checks", tries) / lost(10, 1, "checks", tries, "of") for tries in (1, 2)]
     counted = "checks, 10 errors"
     yield (
-        "{} % of all requests fail with least request, and {} % if clients retry once. With counting, {} requests "
-        "fail, and {} if clients retry.",
-        (*map(_whole, shares), _whole(lost(10, 1, counted, 1)), _whole(lost(10, 1, counted, 2))),
+        "Of {} requests, {} % fail, or {} % if clients retry once. If the balancer counts refused connections, {} "
+        "fail, or {} if clients retry.",
+        (
+            _whole(lost(10, 1, "checks", 1, "of")),
+            *map(_whole, shares),
+            _whole(lost(10, 1, counted, 1)),
+            _whole(lost(10, 1, counted, 2)),
+        ),
     )
     yield (
         "{} requests of {} fail, none if clients retry",
@@ -104,15 +112,16 @@ def sentences(found: Results) -> Iterator[tuple[str, tuple[str, ...]]]:
     )
     rate = 0.7 * 1000 / found.world.heavy.mean_s()
     yield (
-        "1,000 nodes at 70 % answer {} images a second; with 50 kB each that is {} Gbit/s",
+        "1,000 nodes at 70 % load answer {} images per second; with 50 kB each that is {} Gbit/s",
         (_thousands(rate), f"{rate * 50e3 * 8 / 1e9:.0f}"),
     )
     seen = [found.figure("balancers", "p99 ms", balancers=count, balancing="least request") for count in (1, 10, 100)]
     yield (
-        "p99 with least request: {} ms behind one, {} behind ten, {} behind a hundred (random: {})",
+        "p99 of 1,000 nodes with least request: {} ms with one balancer, {} ms with ten, {} ms with a hundred "
+        "(random: {} ms)",
         (*map(_whole, seen), _whole(waits(1000, "random"))),
     )
-    yield "a hundred cells of ten nodes have a p99 of {} ms", (_whole(waits(10, "least request")),)
+    yield "A hundred cells of ten nodes have a p99 of {} ms", (_whole(waits(10, "least request")),)
     yield "p99 {} ms with 100 nodes and with 1,000", (_whole(waits(100, "least request", "bursts")),)
 
 
@@ -120,11 +129,11 @@ def tables(found: Results) -> Iterator[tuple[str, list[list[str]]]]:
     """Yield heads of tables and their rows."""
     policies = ("random", "round robin", "two choices", "least request")
     rows = []
-    for requests in ("alike", "heavy-tailed"):
+    for requests, title in (("alike", "uniform"), ("heavy-tailed", "heavy-tailed")):
         for load in ("0.70", "0.85"):
             values = [found.figure("tails", f"{policy}: p99", requests=requests, load=load) for policy in policies]
             cells = [f"**{value:.1f}**" if value == min(values) else f"{value:.1f}" for value in values]
-            rows.append([f"{requests}, {_percent(load)}", *cells])
+            rows.append([f"{title}, {_percent(load)}", *cells])
     yield "| requests, load | random | round robin | two choices | least request |", rows
     kept = [row for row in found.rows("costs") if row["nodes"] != 100 or row["balancing"] == "least request"]
     yield (
@@ -137,11 +146,11 @@ def tables(found: Results) -> Iterator[tuple[str, list[list[str]]]]:
     )  # fmt: skip
     refused = [float(row["refused %"]) for row in found.rows("starts")]
     yield (
-        "| new nodes | refused |",
+        "| new nodes | refused requests |",
         [
-            ["with compiled code in the cache (1.3 s to ready)", f"{refused[0]:.1f} %"],
-            ["that compile first", f"{refused[1]:.1f} %"],
-            ["with a start of half a minute", f"{refused[2]:.0f} %"],
+            ["have compiled code in the cache (ready after 1.3 s)", f"{refused[0]:.1f} %"],
+            ["compile first", f"{refused[1]:.1f} %"],
+            ["take half a minute to start", f"{refused[2]:.0f} %"],
             ["none", f"{refused[3]:.0f} %"],
         ],
     )

@@ -152,7 +152,7 @@ def test_the_page_has_the_figures_that_were_simulated() -> None:
 
 def test_other_figures_make_another_page_and_a_sentence_that_is_gone_is_told() -> None:
     text, found = PAGE.read_text(encoding="utf-8"), Results(RESULTS, TIMES)
-    wrong = re.sub(r"alike, 70 % \| [\d.]+", "alike, 70 % | 0.1", text)
+    wrong = re.sub(r"uniform, 70 % \| [\d.]+", "uniform, 70 % | 0.1", text)
     wrong = re.sub(r"[\d,]+ requests of 530", "4,711 requests of 530", wrong)
     assert wrong != text and rewritten(wrong, found) == text
     with pytest.raises(PageError, match="found 0 times, expected once: .* none if clients retry"):
