@@ -136,6 +136,27 @@ class AttentionMask(Layer):
         return (1, 1, *mask) if is_attention else (mask[0], 1, 1, mask[1])
 
 
+@register("engine.CausalMask")
+class CausalMask(Layer):
+    """Additive causal mask: 0 for keys up to the position, minus infinity for later ones.
+
+    Shapes:
+        query (..., L, E), key (..., S, E), past (..., P, E)  ->  (L, S); position l sees the first P + l + 1 keys
+    """
+
+    def infer(self, query: TensorSpec, key: TensorSpec, past: TensorSpec | None = None) -> TensorSpec:
+        for each in (query, key):
+            if each.rank < 2:
+                raise ShapeError("operand does not fit", found=format_shape(each.shape), expected="2 axes or more")
+        return TensorSpec((query.shape[-2], key.shape[-2]), query.dtype)
+
+    def forward(self, query: Array, key: Array, past: Array | None = None) -> Array:
+        rows, columns = query.shape[-2], key.shape[-2]
+        before = 0 if past is None else past.shape[-2]
+        is_seen = np.tri(rows, columns, before, dtype=np.bool_)
+        return np.where(is_seen, 0, -np.inf).astype(query.dtype)
+
+
 def _masked_shape(scores: Shape, mask: Shape) -> Shape:
     """Return the shape of scores with a mask added: it may determine dynamic sizes, but change none."""
     shape = broadcast_shapes(mask, scores)

@@ -1,6 +1,7 @@
 """Layers of ONNX operators that no core operator corresponds to; the others are decomposed by ``engine/onnx``.
 
-A file pair does not record its operator set: a value that moved from attribute to operand may come as either.
+The docstring of each says what the core lacks. A file pair does not record its operator set: a value that moved from
+attribute to operand may come as either.
 """
 
 from __future__ import annotations

@@ -66,6 +66,27 @@ def test_attention_of_the_standard_has_its_kernel(tmp_path: Path) -> None:
     assert not {"Attention", "RotaryEmbedding"} & kernels.keys()
 
 
+@pytest.mark.parametrize("sizes", [(3, 6), (19, 0), (1, 40)], ids=str)
+@pytest.mark.parametrize("is_masked", [False, True])
+def test_keys_behind_a_position_are_hidden_for_all_sizes(
+    sizes: tuple[int, int], is_masked: bool, tmp_path: Path
+) -> None:
+    pytest.importorskip("llvmlite")
+    new, past = sizes
+    inputs = ["x", "x", "x", "m" if is_masked else "", "pk", "pv"]
+    feeds = {"x": f(1, 2, new, 4), "m": f(new, new + past), "pk": f(1, 2, past, 4), "pv": f(1, 2, past, 4)}
+    shapes = {"x": [1, 2, "L", 4], "m": [new, new + past], "pk": [1, 2, "P", 4], "pv": [1, 2, "P", 4]}
+    if is_masked:
+        shapes = {name: each.shape for name, each in feeds.items()}
+    names = [name for name in feeds if name in inputs]
+    calls = [node("Attention", inputs, ["y", "k", "v"], is_causal=1)]
+    proto = model(calls, [value(name, shapes[name]) for name in names], [value("y", None)], opset=23)
+    wanted = expected(proto, {name: feeds[name] for name in names})[0]
+    for backend in ("reference", "compiled"):
+        (found,) = ran(tmp_path, proto, {name: feeds[name] for name in names}, backend)
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("heads", [0, -1, 3, 2**31 - 1])
 def test_heads_that_do_not_divide_the_width_are_refused_with_their_place(tmp_path: Path, heads: int) -> None:
     feeds = {name: f(1, 3, 8) for name in "qkv"}

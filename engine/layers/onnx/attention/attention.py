@@ -26,6 +26,8 @@ _RESULTS = ("the attention", "the keys", "the values", "the scores")
 class OnnxAttention(Layer):
     """softmax(query @ key.T * scale + mask) @ value, after prepending cached keys and values.
 
+    The core has no attention that also returns scores, caps them, or hides keys by windows and lengths of rows.
+
     Shapes:
         query (B, H, L, E), key (B, G, S, E), value (B, G, S, V), or (B, L, H*E) and so on with q_num_heads and
         kv_num_heads; attn_mask broadcast to (B, H, L, P + S), past_key (B, G, P, E), past_value (B, G, P, V);

@@ -20,26 +20,6 @@ from engine.promotion import cast
 from engine.tensor import Array, Dim, TensorSpec, format_shape, known_value
 
 
-@register("onnx.CausalMask")
-class CausalMask(Layer):
-    """Additive causal mask: 0 for keys up to the position, minus infinity for later ones.
-
-    Shapes:
-        query (..., L, E), key (..., S, E), past (..., P, E)  ->  (L, S); position l sees the first P + l + 1 keys
-    """
-
-    def infer(self, query: TensorSpec, key: TensorSpec, past: TensorSpec | None = None) -> TensorSpec:
-        for each in (query, key):
-            check_fits(each.rank > 1, "operand", each.shape, "2 axes or more")
-        return TensorSpec((query.shape[-2], key.shape[-2]), query.dtype)
-
-    def forward(self, query: Array, key: Array, past: Array | None = None) -> Array:
-        rows, columns = query.shape[-2], key.shape[-2]
-        before = 0 if past is None else past.shape[-2]
-        is_seen = np.tri(rows, columns, before, dtype=np.bool_)
-        return np.where(is_seen, 0, -np.inf).astype(query.dtype)
-
-
 def _room(past: Any, total: Any, length: Dim) -> Dim:
     """Return the capacity for keys; None if it is known only at run time."""
     most, room = known_value(total), past.shape[2] if isinstance(past, TensorSpec) else 0
@@ -53,6 +33,8 @@ def _room(past: Any, total: Any, length: Dim) -> Dim:
 @register("GroupQueryAttention")
 class GroupQueryAttention(Layer):
     """Causal attention with grouped heads and cached keys and values.
+
+    The core has no scatter into a growing state whose rows have different lengths.
 
     Shapes:
         query (B, S, H*E), key and value (B, S, G*E), or all of them in query (B, S, (H + 2*G)*E); past_key and

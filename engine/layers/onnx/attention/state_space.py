@@ -20,6 +20,8 @@ from engine.tensor import Array, TensorSpec, format_shape
 class LinearAttention(Layer):
     """o_t = scale * S_t @ q_t, where each step adds k_t ⊗ v_t to the state S, fades it (gated) or corrects it (delta).
 
+    The core has no recurrence over a state that is a matrix.
+
     Shapes:
         query (B, T, H*E), key (B, T, G*E), value (B, T, G*V), past_state (B, G, E, V),
         decay (B, T, G or G*E) in logarithms, beta (B, T, G or 1)  ->  (B, T, H*V), (B, G, E, V)

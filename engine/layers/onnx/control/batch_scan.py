@@ -20,6 +20,8 @@ from engine.tensor import UNKNOWN, Array
 class BatchScan(Scan):
     """Scan of each item of a batch; stacked results are padded with zeros to the longest item.
 
+    The core has no loop over items of different lengths.
+
     Parameters:
         has_lengths: the first operand is the length of each item.
 

@@ -73,6 +73,8 @@ class Stacking(WithSubgraphs):
 class If(WithSubgraphs):
     """Branch: one of two subgraphs, chosen by a condition.
 
+    The core has no branches, because PNNX files have none.
+
     Parameters:
         then_branch_refused, else_branch_refused: error of a subgraph that does not fit this graph's shapes.
     """
@@ -133,6 +135,8 @@ def _branch(condition: Any) -> str:
 @register("onnx.Loop")
 class Loop(Stacking):
     """Loop over a subgraph up to a trip count or until its condition fails; results that are no states are stacked.
+
+    The core has no loops, because PNNX files have none.
 
     Parameters:
         states: number of values passed from iteration to iteration.
@@ -205,6 +209,8 @@ class Loop(Stacking):
 @register("onnx.Scan")
 class Scan(Stacking):
     """Scan of a subgraph over slices of inputs; states pass between iterations, other results are stacked.
+
+    The core has no loops, because PNNX files have none.
 
     Parameters:
         states: number of values passed from iteration to iteration.
@@ -299,6 +305,8 @@ class Scan(Stacking):
 @register("onnx.SequenceMap")
 class SequenceMap(WithSubgraphs):
     """Map of a subgraph over the items of a sequence; its results are sequences.
+
+    The core has no loops, because PNNX files have none.
 
     Parameters:
         inputs: number of operands before the captured ones: the sequence, then further sequences, or values passed

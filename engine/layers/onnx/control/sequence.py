@@ -45,7 +45,10 @@ def place(position: Any, length: int, last: int) -> int | None:
 
 @register("SequenceAt", positional=("sequence", "position"))
 class SequenceAt(Arrangement):
-    """Item at a position; negative positions count from the end."""
+    """Item at a position; negative positions count from the end.
+
+    The item of a list in the core has an index that is a number, not a tensor.
+    """
 
     def infer(self, sequence: Any, position: Any) -> Any:  # type: ignore[override]
         return self._item(sequence, position) if isinstance(sequence, (list, tuple)) else UNKNOWN
@@ -61,7 +64,10 @@ class SequenceAt(Arrangement):
 
 @register("SequenceInsert", positional=("sequence", "item", "position"))
 class SequenceInsert(Arrangement):
-    """Sequence with an item inserted before a position or at the end."""
+    """Sequence with an item inserted before a position or at the end.
+
+    The core has no list operator that leaves its operand unchanged.
+    """
 
     def infer(self, sequence: Any, item: Any, position: Any = None) -> Any:  # type: ignore[override]
         return self.forward(sequence, item, position) if isinstance(sequence, (list, tuple)) else UNKNOWN
@@ -76,7 +82,10 @@ class SequenceInsert(Arrangement):
 
 @register("SequenceErase", positional=("sequence", "position"))
 class SequenceErase(Arrangement):
-    """Sequence without the item at a position, or the last one."""
+    """Sequence without the item at a position, or the last one.
+
+    The core has no list operator that leaves its operand unchanged.
+    """
 
     def infer(self, sequence: Any, position: Any = None) -> Any:  # type: ignore[override]
         return self.forward(sequence, position) if isinstance(sequence, (list, tuple)) else UNKNOWN
@@ -89,7 +98,10 @@ class SequenceErase(Arrangement):
 
 @register("SequenceLength")
 class SequenceLength(Layer):
-    """Number of items of a sequence."""
+    """Number of items of a sequence.
+
+    The length of a list in the core is a number, not a tensor.
+    """
 
     takes_unknown = True
 
@@ -102,7 +114,10 @@ class SequenceLength(Layer):
 
 @register("ConcatFromSequence")
 class ConcatFromSequence(Layer):
-    """Items concatenated along an axis, or stacked along a new one."""
+    """Items concatenated along an axis, or stacked along a new one.
+
+    The core joins tensors whose number is known before the run.
+    """
 
     takes_unknown = True
 
@@ -123,6 +138,8 @@ class ConcatFromSequence(Layer):
 @register("SplitToSequence", positional=("input", "split"))
 class SplitToSequence(Layer):
     """Sequence of pieces along an axis.
+
+    The core has no split into a number of pieces that depends on values.
 
     Parameters:
         split: length of all pieces but the last (one number), or of each; slices of length 1 by default.

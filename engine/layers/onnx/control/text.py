@@ -41,7 +41,10 @@ def _filled(shape: Sequence[int], items: Sequence[Any]) -> Array:
 
 @register("StringConcat")
 class StringConcat(Layer):
-    """Elementwise concatenation of strings, with broadcasting."""
+    """Elementwise concatenation of strings, with broadcasting.
+
+    The core has no strings.
+    """
 
     def infer(self, a: TensorSpec, b: TensorSpec) -> TensorSpec:
         return TensorSpec(broadcast_shapes(a.shape, b.shape), STRING)
@@ -55,6 +58,8 @@ class StringConcat(Layer):
 @register("StringSplit")
 class StringSplit(Layer):
     """Parts of each string between delimiters (whitespace by default), and their number.
+
+    The core has no strings.
 
     Shapes:
         input (*S)  ->  (*S, most), (*S)
@@ -80,6 +85,8 @@ class StringSplit(Layer):
 @register("StringNormalizer")
 class StringNormalizer(Layer):
     """Strings in one case, without stop words; one empty string if none is left.
+
+    The core has no strings.
 
     Shapes:
         input (C,) or (1, C)
@@ -112,6 +119,8 @@ class StringNormalizer(Layer):
 @register("TfIdfVectorizer")
 class TfIdfVectorizer(Layer):
     """Counts of the n-grams of a pool in each row, optionally weighted.
+
+    The core has no strings.
 
     Parameters:
         pool: the n-grams in order of their length.
@@ -185,7 +194,10 @@ class TfIdfVectorizer(Layer):
 
 @register("LabelEncoder")
 class LabelEncoder(Layer):
-    """Elements mapped by a table, with a default for missing keys, or none."""
+    """Elements mapped by a table, with a default for missing keys, or none.
+
+    The core has no strings.
+    """
 
     keys: Any
     values: Any

@@ -14,7 +14,10 @@ from engine.tensor import Array, TensorSpec
 
 @register("onnx.Dropout")
 class TrainingDropout(Layer):
-    """The input; refuses to run where a run asks for dropout at random. F.dropout does not take this from a run."""
+    """The input; refuses to run where a run asks for dropout at random. F.dropout does not take this from a run.
+
+    The core has no operator that refuses a run by a value.
+    """
 
     def infer(self, input: TensorSpec, ratio: Any, training_mode: Any) -> TensorSpec:
         return input

@@ -24,6 +24,8 @@ _POOLS: Final[dict[str, Callable[..., Array]]] = {"sum": np.sum, "mean": np.mean
 class EmbeddingBags(Layer):
     """Sum, mean or maximum of the table rows ``indices[bounds[k] : bounds[k + 1]]``, for each k.
 
+    The bags of the core follow each other; these may overlap, and bounds may be negative.
+
     Bounds are those of ``Slice``: clamped to the length, negative ones count from the end. An empty bag is zeros, for
     means as in onnxruntime.
 

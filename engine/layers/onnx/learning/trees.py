@@ -51,6 +51,8 @@ def as_table(input: Array) -> Array:
 class TreeEnsemble(Layer):
     """Aggregate of the leaf values that a row reaches, for each target.
 
+    The core has no walk through trees.
+
     Parameters:
         targets: number of targets.
         narrow: return float32 for features of any dtype.

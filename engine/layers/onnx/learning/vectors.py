@@ -21,6 +21,8 @@ _ROUNDS: Final = 100
 class PairProbabilities(Layer):
     """Class probabilities that best fit those of pairs (Wu, Lin and Weng, 2004).
 
+    The core has no iteration until rows converge.
+
     Shapes:
         wins (N, K(K - 1)/2), the probability that the first class of each pair wins  ->  (N, K)
     """

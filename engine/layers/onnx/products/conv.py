@@ -82,6 +82,8 @@ def windows_and_pads(node: Windowed, rank: int) -> tuple[Conv, Sequence[Pair]]:
 class ConvInteger(Windowed):
     """Convolution of 8-bit integers with their zero points subtracted, in int32 or the nearest float32.
 
+    The core multiplies bytes only as PyTorch's quantised tensors, with one scale.
+
     Shapes:
         input (N, C, *S), weight (O, C/group, *K), zero points () and () or (O,), bias (O,)  ->  (N, O, *T)
     """

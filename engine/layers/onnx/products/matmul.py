@@ -23,6 +23,8 @@ _FLOAT32: DType = np.dtype(np.float32)
 class MatMulInteger(Layer):
     """Product of 8-bit integer matrices with their zero points subtracted, in int32 or the nearest float32.
 
+    The core multiplies bytes only as PyTorch's quantised tensors, with one scale.
+
     Shapes:
         a (..., M, K), b (..., K, N); zero points one number, or a_zero_point (..., M[, 1]) and b_zero_point (..., N)
     """

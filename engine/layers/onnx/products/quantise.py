@@ -74,7 +74,10 @@ class _Blocks(Layer):
 
 @register("QuantizeLinear", positional=("input", "scale", "zero_point"), ignored=("precision",))
 class QuantizeLinear(_Blocks):
-    """round(x / scale) + zero_point, halves to even, saturated; uint8 by default."""
+    """round(x / scale) + zero_point, halves to even, saturated; uint8 by default.
+
+    Quantised tensors of the core have no blocks, and neither 4-bit nor float codes.
+    """
 
     output_dtype: int = 0
     saturate: bool = True
@@ -103,7 +106,10 @@ class QuantizeLinear(_Blocks):
 
 @register("DequantizeLinear", positional=("input", "scale", "zero_point"))
 class DequantizeLinear(_Blocks):
-    """(q - zero_point) * scale, in the dtype of the scale."""
+    """(q - zero_point) * scale, in the dtype of the scale.
+
+    Quantised tensors of the core have no blocks, and neither 4-bit nor float codes.
+    """
 
     output_dtype: int = 0
 

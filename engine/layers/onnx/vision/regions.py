@@ -22,6 +22,8 @@ from engine.tensor import Array, TensorSpec
 class NonMaxSuppression(Layer):
     """Boxes selected per class, best first; a box is dropped if a better selected one overlaps it too much.
 
+    Suppression in the core is of one class of one image.
+
     Shapes:
         boxes (B, R, 4), scores (B, C, R)  ->  (K, 3) of (batch, class, box)
     Parameters:

@@ -74,6 +74,8 @@ class _Targets:
 class Resize(Layer):
     """Axes resampled to sizes, or by scales.
 
+    Interpolation in the core has neither ONNX's coordinate modes nor regions, excluded borders and axes by choice.
+
     Shapes:
         input (*S), roi (2 * axes,), scales or sizes (axes,)  ->  (*T), T = floor(S * scale) in float32, or sizes
     Parameters:

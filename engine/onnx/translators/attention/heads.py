@@ -62,7 +62,7 @@ def attended(
     masks = list(masks)
     if causal and (masks or past is not None):
         operands = [q, k] if past is None else [q, k, past]
-        masks.append(node.make("onnx.CausalMask", *operands))
+        masks.append(node.make("engine.CausalMask", *operands))
         causal = False
     operands = [q, k, v]
     if masks:

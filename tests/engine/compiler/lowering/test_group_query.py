@@ -93,6 +93,6 @@ def test_numbers_of_keys_that_do_not_fit_are_refused_as_by_the_reference(counts:
 
 
 def test_masks_of_what_comes_later() -> None:
-    past, mask = values(1, 2, 6, 4), op("onnx.CausalMask", "it", "0 1 2", "3")
+    past, mask = values(1, 2, 6, 4), op("engine.CausalMask", "it", "0 1 2", "3")
     check([values(1, 2, 3, 4), values(1, 2, 9, 4), past], mask)
-    check([values(1, 2, 19, 4), values(1, 2, 19, 4)], op("onnx.CausalMask", "it", "0 1", "2"))
+    check([values(1, 2, 19, 4), values(1, 2, 19, 4)], op("engine.CausalMask", "it", "0 1", "2"))

@@ -137,7 +137,7 @@ ATTACKS: dict[str, list[Operator]] = {
     "a mask that counts the items": [
         op("Tensor.permute", "p", "0", "t", dims=(1, 0, 2)),
         op("Tensor.reshape", "q", "0", "q", shape=(-1, 6, 4)),
-        op("onnx.CausalMask", "mix", "q 0 t", "m"),
+        op("engine.CausalMask", "mix", "q 0 t", "m"),
         op("torch.matmul", "a", "m 0", "1"),
     ],
     "as many steps as items": [COUNT, op("torch.roll", "mix", "0 n", "1", dims=(2,), labels=("input", "shifts"))],

@@ -28,7 +28,8 @@ from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import Lowered, NotLoweredError, derived
 from engine.compiler.storage import FLOAT32, View, constant, row_major
 from engine.ir.dims import is_symbolic, plain
-from engine.layers.onnx.attention.grouped_attention import CausalMask, GroupQueryAttention
+from engine.layers.attention.attention import CausalMask
+from engine.layers.onnx.attention.grouped_attention import GroupQueryAttention
 from engine.layers.operands.precision import INT64
 from engine.tensor import DType
 

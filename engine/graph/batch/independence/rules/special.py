@@ -9,14 +9,14 @@ from engine.graph.batch.independence.operator import Operand, Use, aligned_items
 from engine.graph.batch.independence.rules.table import Rule, broadcast, but_first, contracted, rows, rule
 from engine.graph.batch.independence.values import SHARED, Items, Mixed, MixesError, Value
 from engine.ir.sizes import has_sizes
-from engine.layers.attention.attention import AttentionMask, ScaledDotProductAttention
+from engine.layers.attention.attention import AttentionMask, CausalMask, ScaledDotProductAttention
 from engine.layers.creation.container import Expression
 from engine.layers.creation.scripted import RawTo
 from engine.layers.elementwise import cast, complex, identity, piecewise
 from engine.layers.linear import einsum
 from engine.layers.normalisation import norm
 from engine.layers.onnx.attention.attention import OnnxAttention
-from engine.layers.onnx.attention.grouped_attention import CausalMask, GroupQueryAttention
+from engine.layers.onnx.attention.grouped_attention import GroupQueryAttention
 from engine.layers.onnx.products.matmul import MatMulInteger
 from engine.layers.onnx.products.quantise import _Blocks
 from engine.layers.onnx.vision.resize import Resize
