@@ -9,7 +9,7 @@ import pytest
 
 from engine import TensorSpec
 from engine.errors import ShapeError
-from engine.layers.linear.square import MatrixExponential, MatrixPower
+from engine.layers.linear.square import Determinant, MatrixExponential, MatrixPower
 from tests.engine.layers.refusals import build, refusal, tensor
 
 F32 = np.dtype(np.float32)
@@ -144,6 +144,12 @@ def test_functions_of_matrices_refuse_what_has_none() -> None:
         MatrixPower(n=-1).forward(np.zeros((2, 2), np.float32))
     inverse = MatrixPower(n=-2).forward(np.array([[2, 0], [0, 4]], np.float32))
     np.testing.assert_array_equal(inverse, [[0.25, 0], [0, 0.0625]])
+
+
+def test_a_stack_of_matrices_has_a_determinant_each() -> None:
+    matrices = np.array([[[2, 0], [0, 4]], [[0, 1], [1, 0]]], np.float16)
+    np.testing.assert_array_equal(Determinant().forward(matrices), np.array([8, -1], np.float16))
+    assert refusal("aten::det", tensor(2, 3)) == "not square matrices: found [2, 3], expected [..., M, M]"
 
 
 def test_the_exponential_of_what_is_not_finite_ends() -> None:
