@@ -53,6 +53,11 @@ SECTIONS: Final[dict[str, tuple[str, str]]] = {
         "Files of onnxruntime's quantiser: static (QDQ form, unsigned activations), signed (its default options) and "
         "dynamic. A ratio is the faster rival's time divided by ours, fastest runs.",
     ),
+    "texts": (
+        "Embeddings of texts",
+        "MiniLM-L6 over HTTP against the rivals in one process without a server; a ratio is our texts per second "
+        "divided by the faster rival's.",
+    ),
     "servers": (
         "Serving: against other servers",
         "Each server on one core with one thread for the model, clients on other cores.",
@@ -103,6 +108,7 @@ COMMANDS: Final[dict[str, tuple[str, ...]]] = {
     "formats": ("formats --save formats",),
     "classical": ("classical_models --save classical",),
     "quantised": ("quantised_models --save quantised",),
+    "texts": ("texts --model {raw}/minilm --save texts",),
     "servers": ("servers --folder {raw}/servers --save servers",),
     "serving": ("serving --save serving",),
     "engine_alone": ("servers.engine_alone --folder {raw}/servers --save engine_alone",),
