@@ -92,7 +92,9 @@ class Estimates:
         graph, specs, parts = self.of(inputs, state)
         program = self._executor.program(graph, specs)
         if program is not None:
-            return parts * program.run_bytes
+            # The first run of a size that a template serves may have to grow the arena.
+            is_new = program.is_bound and not self._executor.holds(graph, specs)
+            return parts * (program.output_bytes + (program.arena_bytes if is_new else 0))
         key = id(graph), *((spec.shape, spec.dtype) for spec in specs)
         found = self._footprints.get(key)
         if found is None:

@@ -127,12 +127,16 @@ class Program:
         ]
 
     @cached_property
-    def run_bytes(self) -> int:
-        """Bytes that a run takes: outputs; of a template an arena too, which only other runs may have left."""
+    def output_bytes(self) -> int:
+        """Bytes of the outputs that a run makes."""
         regions = [each for each in self.outputs if isinstance(each, Region)]
         new = [each for each in regions if space_of(each.address) is not MemorySpace.INPUT]
-        outputs = sum(math.prod(each.shape) * named_dtype(each.dtype).itemsize for each in new)
-        return outputs + (self.number(self.plan.arena_bytes) if self.is_bound else 0)
+        return sum(math.prod(each.shape) * named_dtype(each.dtype).itemsize for each in new)
+
+    @property
+    def arena_bytes(self) -> int:
+        """Bytes of the arena that a run of these sizes needs."""
+        return self.number(self.plan.arena_bytes)
 
     @cached_property
     def makes_all_outputs(self) -> bool:

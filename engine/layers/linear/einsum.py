@@ -34,7 +34,7 @@ from engine.layers.shape.permute import Permute
 from engine.layers.shape.shape import Flatten, Squeeze, Unflatten, Unsqueeze
 from engine.limits import show_shape
 from engine.promotion import promote_types
-from engine.tensor import Dim, DType, Shape, TensorSpec, format_shape
+from engine.tensor import Array, Dim, DType, Shape, TensorSpec, format_shape
 
 Labels = tuple[str, ...]
 
@@ -117,7 +117,7 @@ class Einsum(Composite):
         sizes = _sizes(equation, shapes)
         return TensorSpec(tuple(sizes[label] for label in equation.output), _common([o.dtype for o in operands]))
 
-    def compose(self, call: CallLayer, *operands: Any) -> Any:
+    def compose(self, call: CallLayer, *operands: Array) -> Any:
         shapes = [each.shape for each in operands]
         equation = self.labelled(shapes)
         sizes = _sizes(equation, shapes)
