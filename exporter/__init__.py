@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from exporter.errors import ConversionError, DivergenceError, ExportError, SourceError, TracingError
 from exporter.inputs import InputSpec, parse_inputs
-from exporter.placement import model_name, place
+from exporter.placement import install, model_name, place
 
 if TYPE_CHECKING:
     from exporter.pipeline import Exported, export
@@ -32,6 +32,7 @@ __all__ = [
     "SourceError",
     "TracingError",
     "export",
+    "install",
     "load_source",
     "model_name",
     "parse_inputs",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -50,16 +51,35 @@ def place(pair: Path, store: Path, name: str, graph: engine.RuntimeGraph) -> Pat
     """
     if not is_model_name(name):
         raise ExportError("invalid name of a model", found=f"'{name}'", expected=NAME_RULE)
+    files = {file: pair / file for file in (PARAM, BIN)}
+    return install(files, store, name, config_text(name, graph))
+
+
+def install(files: Mapping[str, Path], store: Path, name: str, config: str) -> Path:
+    """Copy files into a store as the next version of a model; earlier versions stay.
+
+    Args:
+        files: the files by their names in the version's folder.
+        store: the folder of models; made if missing.
+        name: the model's name, which is valid.
+        config: text of its config.toml, written unless there is one.
+
+    Returns:
+        The version's folder. It appears whole or not at all.
+
+    Raises:
+        OSError: the store cannot be written.
+    """
     folder = store / name
     folder.mkdir(parents=True, exist_ok=True)
     # The server ignores names with a leading dot while the copy is made.
     scratch = Path(tempfile.mkdtemp(prefix=".", dir=store))
     try:
-        for file in (PARAM, BIN):
-            shutil.copyfile(pair / file, scratch / file)
+        for file, source in files.items():
+            shutil.copyfile(source, scratch / file)
         scratch.chmod(0o755)
         if not (folder / CONFIG).exists():
-            (folder / CONFIG).write_text(config_text(name, graph), encoding="utf-8")
+            (folder / CONFIG).write_text(config, encoding="utf-8")
         return scratch.rename(folder / str(_next_version(folder)))
     finally:
         shutil.rmtree(scratch, ignore_errors=True)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import engine
+import exporter
 from app.cli.arguments import models
 from app.cli.arguments.options import UsageError
 from app.errors import ConfigError
@@ -202,26 +203,13 @@ def _complete(found: Found, graph: engine.RuntimeGraph) -> None:
 def _placed(found: Found, store: Path, name: str) -> Path:
     """Copy the files into the store as the next version; it appears whole or not at all."""
     parse_config(json.dumps(found.config))  # so that what is written is served
-    folder = store / name
-    folder.mkdir(parents=True, exist_ok=True)
-    # The server ignores names with a leading dot while the copy is made.
-    scratch = Path(tempfile.mkdtemp(prefix=".", dir=store))
-    try:
-        shutil.copyfile(found.model, scratch / ONNX)
-        for data in (found.model.with_name(each) for each in ONNX_DATA):
-            if data.exists():
-                shutil.copyfile(data, scratch / data.name)
-        if found.tokenizer is not None:
-            shutil.copyfile(found.tokenizer, scratch / TOKENIZER)
-        scratch.chmod(0o755)
-        if (folder / CONFIG).exists():
-            found.notes.append(f"{name}/{CONFIG} was there and stays as it is")
-        else:
-            (folder / CONFIG).write_text(toml_text(found.config), encoding="utf-8")
-        numbers = [int(entry.name) for entry in folder.iterdir() if entry.name.isdecimal()]
-        return scratch.rename(folder / str(max(numbers, default=0) + 1))
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+    if (store / name / CONFIG).exists():
+        found.notes.append(f"{name}/{CONFIG} was there and stays as it is")
+    data = [found.model.with_name(each) for each in ONNX_DATA]
+    files = {ONNX: found.model, **{each.name: each for each in data if each.exists()}}
+    if found.tokenizer is not None:
+        files[TOKENIZER] = found.tokenizer
+    return exporter.install(files, store, name, toml_text(found.config))
 
 
 def toml_text(config: Mapping[str, Any]) -> str:

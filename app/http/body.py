@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Final, TypeVar
+from functools import partial
+from typing import Any, Final, Generic, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -19,11 +20,14 @@ from app.errors import (
     ServiceError,
     UnsupportedMediaTypeError,
 )
-from app.http.model_request import ModelRequest, answer
+from app.http.model_request import ModelRequest, Reply, WorkItem, answer, read_limit
 from app.http.responses import ChargedResponse
 from app.memory.reservation import Reservation
 from app.messages import cut
-from app.serving.dataplane import DataPlane
+from app.models.registry.version import Version
+from app.models.request import InferRequest
+from app.scheduling.job import DEFAULT_PRIORITY
+from app.serving.dataplane import Answer, DataPlane
 
 T = TypeVar("T")
 
@@ -88,6 +92,48 @@ _NO_ROOM: Final = _NoRoom()
 def unread() -> AbstractContextManager[None]:
     """Return a context in which errors for lack of memory also close the connection."""
     return _NO_ROOM
+
+
+class BodyRequest(Generic[T]):
+    """Request whose body one function parses, in a form of another server; see `ModelRequest`.
+
+    Args:
+        plane: runs it.
+        headers: of the request, the first of each name.
+        read: parses the body, on the event loop or in a thread.
+        resolve: returns version, request and encoder for what was parsed, on the event loop.
+        version: the version that the head names; None if only the body does.
+    """
+
+    encodings: tuple[str, ...] = ()
+    values_at: int = 0
+    head_priority: int = DEFAULT_PRIORITY
+
+    def __init__(
+        self,
+        plane: DataPlane,
+        headers: Mapping[bytes, bytes],
+        read: Callable[[bytearray], T],
+        resolve: Callable[[T], tuple[Version, InferRequest, Callable[[Answer], Reply]]],
+        version: Version | None = None,
+    ) -> None:
+        self._plane, self._read, self._resolve, self.version = plane, read, resolve, version
+        self.deadline, self.encoding = plane.deadline(read_limit(headers)), encoding_of(headers)
+
+    def is_short(self, body: bytearray) -> bool:
+        """Return whether the body can be parsed on the event loop."""
+        return len(body) <= INLINE_BYTES
+
+    def work_item(self, body: bytearray) -> WorkItem:
+        """Parse the body."""
+        return WorkItem(*self._resolve(self._read(body)), self.deadline)
+
+    async def work_item_in_thread(self, body: bytearray) -> WorkItem:
+        """Parse the body in a thread."""
+        if self.version is not None:
+            self._plane.admit(self.version, self.deadline)
+        parsed = await self._plane.offload(partial(self._read, body), self.deadline)
+        return WorkItem(*self._resolve(parsed), self.deadline)
 
 
 async def respond(request: Request, plane: DataPlane, model_request: ModelRequest) -> Response:

@@ -68,11 +68,6 @@ class Tokenizer:
         """Return the token of an id, or an empty string."""
         return str(self._tokenizer.id_to_token(index) or "")
 
-    def token_id(self, token: str) -> int | None:
-        """Return the id of a token, or None."""
-        found = self._tokenizer.token_to_id(token)
-        return None if found is None else int(found)
-
     def encode(self, texts: Sequence[Text], *, special_tokens: bool = True) -> list[Encoding]:
         """Return the texts as tokens; long ones are truncated to ``max_tokens``.
 

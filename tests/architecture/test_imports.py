@@ -173,7 +173,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     ),
     "PIL": ("app",),
     "torch": ("exporter",),
-    "exporter": ("app.cli.export", "app.cli.quantize"),
+    "exporter": ("app.cli.export", "app.cli.moving_in", "app.cli.quantize"),
     "prometheus_client": ("app.metrics.exposition",),
     "tokenizers": ("app.text.tokenizer",),
     "fsspec": ("app.remote.source",),

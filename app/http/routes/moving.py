@@ -22,14 +22,13 @@ from app.codec.message import read_version
 from app.codec.numpy_files import portable
 from app.codec.parse import parse
 from app.errors import InvalidRequestError
-from app.http.body import INLINE_BYTES, dataplane, encoding_of, first_headers, respond
-from app.http.model_request import Reply, WorkItem, read_limit
+from app.http.body import BodyRequest, dataplane, first_headers, respond
+from app.http.model_request import Reply
 from app.http.responses import json_response
 from app.memory.reservation import charge
 from app.messages import brief, cut, did_you_mean, quoted
 from app.models.registry.version import State, Version
 from app.models.request import InferRequest
-from app.scheduling.job import DEFAULT_PRIORITY
 from app.serving.dataplane import Answer, DataPlane
 
 router = APIRouter(tags=["other servers"])
@@ -40,31 +39,9 @@ _NUMBER: Final = 40
 Read = Callable[[bytearray], tuple[InferRequest, Callable[[Answer], Reply]]]
 
 
-class _ForeignRequest:
-    """A request in another protocol; see `ModelRequest`."""
-
-    encodings: tuple[str, ...] = ()
-    values_at: int = 0
-    head_priority: int = DEFAULT_PRIORITY
-
-    def __init__(self, plane: DataPlane, headers: Mapping[bytes, bytes], version: Version, read: Read) -> None:
-        self._plane, self._read, self.version = plane, read, version
-        self.deadline, self.encoding = plane.deadline(read_limit(headers)), encoding_of(headers)
-
-    def is_short(self, body: bytearray) -> bool:
-        """Return whether the body can be parsed on the event loop."""
-        return len(body) <= INLINE_BYTES
-
-    def work_item(self, body: bytearray) -> WorkItem:
-        """Parse the body."""
-        return WorkItem(self.version, *self._read(body), self.deadline)
-
-    async def work_item_in_thread(self, body: bytearray) -> WorkItem:
-        """Parse the body in a thread."""
-        self._plane.admit(self.version, self.deadline)
-        return WorkItem(
-            self.version, *await self._plane.offload(partial(self._read, body), self.deadline), self.deadline
-        )
+def _request(plane: DataPlane, headers: Mapping[bytes, bytes], version: Version, read: Read) -> BodyRequest[Any]:
+    """Return a request whose path names the version."""
+    return BodyRequest(plane, headers, read, lambda parsed: (version, *parsed), version)
 
 
 def _documentation(summary: str, *content: str) -> dict[str, Any]:
@@ -106,7 +83,7 @@ async def _predict(request: Request, name: str, version: str | None) -> Response
         message = parse(body, content_type, plane.settings)
         return InferRequest(decode=message.decode, parameters=message.parameters), _torchserve_reply
 
-    return await respond(request, plane, _ForeignRequest(plane, headers, found, read))
+    return await respond(request, plane, _request(plane, headers, found, read))
 
 
 def _torchserve_reply(answer: Answer) -> Reply:
@@ -174,7 +151,7 @@ async def _predict_rows(request: Request, name: str, version: str | None) -> Res
         decode = partial(decode_inputs, values, settings=plane.settings)
         return InferRequest(decode=decode, parameters={}), _rows_reply if is_rows else _columns_reply
 
-    return await respond(request, plane, _ForeignRequest(plane, first_headers(request), found, read))
+    return await respond(request, plane, _request(plane, first_headers(request), found, read))
 
 
 def _columns(rows: object) -> object:

@@ -21,13 +21,12 @@ from app.codec.answers import dump_json
 from app.codec.json_body import parse_json
 from app.codec.texts import read_texts, text_inputs
 from app.errors import InputMismatchError, InvalidRequestError, RequestTooLargeError, ServiceError
-from app.http.body import INLINE_BYTES, dataplane, encoding_of, first_headers, read_body, respond, until_disconnect
-from app.http.model_request import Reply, WorkItem, read_limit
+from app.http.body import BodyRequest, dataplane, first_headers, read_body, respond, until_disconnect
+from app.http.model_request import Reply, read_limit
 from app.http.responses import ChargedResponse, json_response
 from app.messages import cut, explain_validation, quoted
 from app.models.registry.version import State, Version
 from app.models.request import InferRequest
-from app.scheduling.job import DEFAULT_PRIORITY
 from app.serving.dataplane import Answer, DataPlane
 from app.tasks.registry import TEXT_TASKS
 from app.text.text import Encoding, Text
@@ -233,35 +232,6 @@ def _by_score(found: Sequence[Any]) -> list[int]:
     return sorted(range(len(found)), key=lambda index: (found[index]["score"] is None, -(found[index]["score"] or 0)))
 
 
-class _TextModelRequest:
-    """A request to one of these routes; see `ModelRequest`."""
-
-    encodings: tuple[str, ...] = ()
-    values_at: int = 0
-    head_priority: int = DEFAULT_PRIORITY
-    version: Version | None = None
-
-    def __init__(self, plane: DataPlane, headers: Mapping[bytes, bytes], body_type: type[TextBody]) -> None:
-        self._plane, self._body_type = plane, body_type
-        self.deadline, self.encoding = plane.deadline(read_limit(headers)), encoding_of(headers)
-
-    def is_short(self, body: bytearray) -> bool:
-        """Return whether the body can be parsed on the event loop."""
-        return len(body) <= INLINE_BYTES
-
-    def work_item(self, body: bytearray) -> WorkItem:
-        """Parse the body."""
-        return self._work_item(_parsed(body, self._body_type))
-
-    async def work_item_in_thread(self, body: bytearray) -> WorkItem:
-        """Parse the body in a thread."""
-        return self._work_item(await self._plane.offload(partial(_parsed, body, self._body_type), self.deadline))
-
-    def _work_item(self, parsed: TextBody) -> WorkItem:
-        version = _version(self._plane, parsed.model, parsed.TASKS)
-        return WorkItem(version, parsed.request(), parsed.reply, self.deadline)
-
-
 def _version(plane: DataPlane, name: str | None, tasks: Sequence[str]) -> Version:
     """Return the model of a name; without a name the default model, or else the only one that has such a task.
 
@@ -331,7 +301,12 @@ def _documentation(body_type: type[BaseModel], summary: str) -> dict[str, Any]:
 
 async def _run(request: Request, body_type: type[TextBody]) -> Response:
     plane = dataplane(request)
-    return await respond(request, plane, _TextModelRequest(plane, first_headers(request), body_type))
+
+    def resolve(parsed: TextBody) -> tuple[Version, InferRequest, Callable[[Answer], Reply]]:
+        return _version(plane, parsed.model, parsed.TASKS), parsed.request(), parsed.reply
+
+    read = partial(_parsed, body_type=body_type)
+    return await respond(request, plane, BodyRequest(plane, first_headers(request), read, resolve))
 
 
 @router.post("/v1/embeddings", **_documentation(EmbeddingsBody, "Embeddings of texts, as OpenAI's"))
