@@ -53,16 +53,13 @@ class Tokenizer:
         truncation, padding = self._tokenizer.truncation or {}, self._tokenizer.padding or {}
         self.max_tokens: int = max_tokens or int(truncation.get("max_length", _DEFAULT_TOKENS))
         self.pad_id = int(padding.get("pad_id", 0)) if padding else int(self._tokenizer.token_to_id("[PAD]") or 0)
+        # Token ids are below.
+        self.vocabulary = int(self._tokenizer.get_vocab_size(with_added_tokens=True))
         self._tokenizer.no_padding()
         special = self._tokenizer.num_special_tokens_to_add(is_pair=True)
         if self.max_tokens <= special:
             raise ConfigError(f"text.max_tokens: found {self.max_tokens}, expected more than {special} special tokens")
         self._tokenizer.enable_truncation(self.max_tokens)
-
-    @property
-    def vocabulary(self) -> int:
-        """Return the number of tokens; ids are below."""
-        return int(self._tokenizer.get_vocab_size(with_added_tokens=True))
 
     def token(self, index: int) -> str:
         """Return the token of an id, or an empty string."""
