@@ -27,7 +27,7 @@ from app.models.model import Model
 from app.models.registry.version import Version
 from app.protocol.v2.ports import NAMES
 from app.serving.dataplane import DataPlane
-from app.tasks.image import PIXEL
+from app.tasks.images.image import PIXEL
 
 T = TypeVar("T")
 

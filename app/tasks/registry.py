@@ -10,15 +10,15 @@ from app.images.placement import Placement
 from app.messages import cut, did_you_mean, quoted
 from app.schema import Section
 from app.tasks.classification import ClassificationTask
-from app.tasks.detection import DetectionTask
-from app.tasks.embedding import EmbeddingTask
-from app.tasks.fill_mask import FillMaskTask
-from app.tasks.image import ImageTask
-from app.tasks.question_answering import QuestionAnsweringTask
-from app.tasks.segmentation import SegmentationTask
+from app.tasks.images.detection import DetectionTask
+from app.tasks.images.image import ImageTask
+from app.tasks.images.segmentation import SegmentationTask
 from app.tasks.task import Outputs, Task
-from app.tasks.text_classification import RerankTask, TextClassificationTask
-from app.tasks.token_classification import TokenClassificationTask
+from app.tasks.texts.embedding import EmbeddingTask
+from app.tasks.texts.fill_mask import FillMaskTask
+from app.tasks.texts.question_answering import QuestionAnsweringTask
+from app.tasks.texts.text_classification import RerankTask, TextClassificationTask
+from app.tasks.texts.token_classification import TokenClassificationTask
 
 
 class TensorTask(Task[Section]):

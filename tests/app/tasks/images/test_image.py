@@ -22,7 +22,7 @@ from app.images.decode import Picture
 from app.images.placement import Placement
 from app.images.preprocess import Preprocessor
 from app.settings import Settings
-from app.tasks.image import ImageTask
+from app.tasks.images.image import ImageTask
 from tests.app.pictures import encoded, gradient
 from tests.app.tasks.build import task_of
 

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from app.images.decode import Picture
-from app.tasks.detection import overlap
+from app.tasks.images.detection import overlap
 from tests.app.client import Client, serving
 from tests.app.pictures import npy
 
-SOURCE = Path(__file__).parents[5] / "shared" / "models" / "ultraface"
+SOURCE = Path(__file__).parents[6] / "shared" / "models" / "ultraface"
 pytestmark = [pytest.mark.corpus, pytest.mark.skipif(not SOURCE.exists(), reason="the recorded model is not here")]
 
 CONFIG = """task = "detection"

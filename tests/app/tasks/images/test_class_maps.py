@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as arrays
 
 from app.images.config import PreprocessConfig
 from app.images.placement import Placement, place
-from app.tasks.segmentation import NOTHING, areas, classes_of_indices, classes_of_scores
+from app.tasks.images.segmentation import NOTHING, areas, classes_of_indices, classes_of_scores
 
 SIDES = st.integers(1, 40)
 SIZES = st.tuples(SIDES, SIDES)
@@ -119,7 +119,7 @@ def test_what_the_canvas_does_not_show_is_nothing() -> None:
 def test_a_huge_picture_is_done_at_a_lower_resolution(monkeypatch: pytest.MonkeyPatch) -> None:
     truth = np.arange(16).reshape(4, 4) % 3
     scores = (truth == np.arange(3).reshape(3, 1, 1)).astype(np.float32)
-    monkeypatch.setattr("app.tasks.segmentation._MAX_WORK", 16 * 3)
+    monkeypatch.setattr("app.tasks.images.segmentation._MAX_WORK", 16 * 3)
     found = classes_of_scores(scores, 0.1, Placement(picture=(40, 40), resized=(4, 4), canvas=(4, 4)))
     np.testing.assert_array_equal(found, np.kron(truth, np.ones((10, 10))))
 
@@ -145,5 +145,5 @@ def test_indices_out_of_range_are_nothing(dtype: type) -> None:
 def test_areas_count_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
     class_map = np.int16([[0, 2, 2], [-1, -1, 2]])
     assert areas(class_map, 4).tolist() == [1, 0, 3, 0]
-    monkeypatch.setattr("app.tasks.segmentation._CHUNK", 2)
+    monkeypatch.setattr("app.tasks.images.segmentation._CHUNK", 2)
     assert areas(class_map, 4).tolist() == [1, 0, 3, 0]

@@ -18,7 +18,7 @@ from PIL import Image
 from app.errors import ConfigError, InvalidRequestError
 from app.images.palette import generated
 from app.images.placement import Placement
-from app.tasks.segmentation import SegmentationTask
+from app.tasks.images.segmentation import SegmentationTask
 from tests.app.tasks.build import task_of
 
 PETS = ("background", "cat", "dog")

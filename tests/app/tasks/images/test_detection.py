@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as arrays
 from app.errors import ConfigError, InvalidRequestError
 from app.images.config import PreprocessConfig
 from app.images.placement import Placement, place
-from app.tasks.detection import DetectionTask
+from app.tasks.images.detection import DetectionTask
 from tests.app.tasks.build import task_of
 
 FLOATS = st.floats(width=32) | st.sampled_from([0.0, 0.5, 0.9, 1.0, 30.0, np.nan, np.inf, -np.inf])
