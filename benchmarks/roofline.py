@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import engine
 from engine.compiler.codegen.host import detect
 from engine.compiler.measuring import probes
-from engine.compiler.measuring.timing import Probe, slowest_of, written
+from engine.compiler.measuring.bench import Probe, slowest_of, written
 
 KIB, MIB = 1 << 10, 1 << 20
 SIZES = (16 * KIB, 512 * KIB, 8 * MIB, 256 * MIB)

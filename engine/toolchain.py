@@ -25,9 +25,9 @@ def admit(manifest: Manifest) -> None:
     Raises:
         BundleError: names the target of the bundle, and this machine.
     """
-    from engine.compiler.bundling import admission
+    from engine.compiler.bundling.programs import admit as check
 
-    admission.admit(manifest)
+    check(manifest)
 
 
 @contextmanager
@@ -80,10 +80,10 @@ def measure_peak(seconds: float = 0.2) -> float:
         CompileError: there is no compiler, or none for this processor.
     """
     try:
-        from engine.compiler.measuring import peak
+        from engine.compiler.measuring.bench import measure_peak as measured
     except ImportError as exc:
         raise no_compiler(exc) from exc
-    return peak.measure_peak(seconds)
+    return measured(seconds)
 
 
 def describe_host(cache: str | os.PathLike[str] | None = "auto", *, again: bool = False) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def describe_host(cache: str | os.PathLike[str] | None = "auto", *, again: bool 
         CompileError: there is no compiler, or none for this processor.
     """
     try:
-        from engine.compiler.measuring.description import describe
+        from engine.compiler.measuring.record import describe
     except ImportError as exc:
         raise no_compiler(exc) from exc
     return describe(cache_folder(cache), again=again)

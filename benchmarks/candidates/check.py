@@ -14,7 +14,7 @@ from engine.compiler.codegen.host import detect
 from engine.compiler.codegen.ir import Module
 from engine.compiler.kernels.convolution.conv import Conv
 from engine.compiler.kernels.convolution.tiles import ConvTile
-from engine.compiler.measuring.peak import products_a_second
+from engine.compiler.measuring.bench import products_a_second
 from engine.compiler.runtime.memory import allocate
 from engine.errors import CompileError
 

@@ -33,7 +33,7 @@ from engine.graph.operator import RuntimeOperator
 from engine.graph.planning.execution_order import OrderName, arrange, kahn
 from engine.graph.planning.plan import Plan, make_plan
 from engine.graph.port import Port, batch_size, input_operators, input_ports, output_ports
-from engine.graph.running.steps import run_steps
+from engine.graph.running.reference import run_steps
 from engine.layers import BoundLayer, Registry, registry
 from engine.layers.definition.known import is_repeatable
 from engine.tensor import UNKNOWN, TensorSpec

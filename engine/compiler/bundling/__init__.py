@@ -1,1 +1,1 @@
-"""Bundles for the compiler: host and engine check (admission), programs, writing."""
+"""Bundles for the compiler: programs, with the check of host and engine; writing."""

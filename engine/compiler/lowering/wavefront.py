@@ -13,8 +13,7 @@ from itertools import chain
 import numpy as np
 
 from engine.compiler.kernels.recurrent.progress import LINE_WORDS
-from engine.compiler.kernels.recurrent.recurrence import Recurrence
-from engine.compiler.kernels.recurrent.stack import RecurrentStack
+from engine.compiler.kernels.recurrent.recurrence import Recurrence, RecurrentStack
 from engine.compiler.lowering.steps import KernelStep, Pointer, Step, copy, pointer
 from engine.compiler.storage import View, constant, row_major
 from engine.ir.dims import hint, is_same

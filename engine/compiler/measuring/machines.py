@@ -10,7 +10,7 @@ from typing import Final
 
 from engine.compiler.codegen.host import Host, cpu_model
 from engine.compiler.measuring.caches import Caches
-from engine.compiler.measuring.rates import Rates
+from engine.compiler.measuring.cost_parameters import Rates
 
 KIB, MIB = 1 << 10, 1 << 20
 

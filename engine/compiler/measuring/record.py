@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from engine.compiler.cache.notes import read_note, write_note
+from engine.compiler.cache import folder
 from engine.compiler.codegen.host import Host, cpu_name, detect
 from engine.compiler.measuring.caches import Caches, find_caches
-from engine.compiler.measuring.cost_parameters import host_from_rates
+from engine.compiler.measuring.cost_parameters import NAMES, Rates, host_from_rates
 from engine.compiler.measuring.machines import known_rates
-from engine.compiler.measuring.rates import NAMES, Rates
+from engine.memory.files import check_unshared, open_regular
 from engine.memory.resources import available_cores
 from engine.options import Options
 
 # Limits of plausible rates: a file with others was not written by this program.
 _BELIEVABLE: Final = (1e3, 1e15)
+_MAX_BYTES: Final = 1 << 16
 
 
 def this_host(options: Options) -> Host:
@@ -62,7 +65,7 @@ def rates_of(host: Host, place: Path | None, *, again: bool = False) -> Rates:
     if again:
         rates = measure(host, caches)
         if place is not None:
-            write_note(place, _name(host, caches), json.dumps(asdict(rates), indent=1).encode())
+            _store(place, _name(host, caches), rates)
         return rates
     return _stored_rates(host, place, caches) or _measured(host, caches)
 
@@ -93,22 +96,43 @@ def _with_caches(host: Host, caches: Caches) -> Host:
 
 
 def _name(host: Host, caches: Caches) -> str:
-    """Return the key of a machine's note, so that different machines can share a folder."""
+    """Return the name of a machine's file, so that different machines can share a folder."""
     machine = (host.key, cpu_name(), asdict(caches), available_cores())
-    return hashlib.sha256(repr(machine).encode()).hexdigest()[:32]
+    return f"{hashlib.sha256(repr(machine).encode()).hexdigest()[:32]}.note"
+
+
+def _store(place: Path, name: str, rates: Rates) -> None:
+    """Store rates, ignoring errors."""
+    with suppress(OSError), folder.opened(place, make=True) as opened, folder.replacing(opened, name) as file:
+        file.write(json.dumps(asdict(rates), indent=1).encode())
+
+
+def _content(place: Path, name: str) -> bytes:
+    """Return the first bytes of a file that no other user can write to.
+
+    Raises:
+        OSError: it is missing, or another user can write to it.
+    """
+    with folder.opened(place, make=False) as opened:
+        descriptor = open_regular(name, follow=False, folder=opened)
+        try:
+            check_unshared(os.fstat(descriptor))
+            return os.read(descriptor, _MAX_BYTES)
+        finally:
+            os.close(descriptor)
 
 
 def _stored_rates(host: Host, place: Path | None, caches: Caches) -> Rates | None:
     if place is None:
         return None
     try:
-        return _rates(json.loads(read_note(place, _name(host, caches)) or b""), caches)
-    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+        return _rates(json.loads(_content(place, _name(host, caches))), caches)
+    except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return None
 
 
 def _rates(found: Mapping[str, Any], caches: Caches) -> Rates:
-    """Parse the rates of a note.
+    """Parse the rates of a file.
 
     Raises:
         ValueError, TypeError, KeyError, OverflowError: it was not written by this program.
@@ -118,3 +142,45 @@ def _rates(found: Mapping[str, Any], caches: Caches) -> Rates:
     if not all(least <= each <= most for each in numbers.values()):
         raise ValueError("implausible rate")
     return Rates(caches=caches, threads=int(found["threads"]), **numbers)
+
+
+def describe(place: Path | None, *, again: bool) -> dict[str, Any]:
+    """Return JSON-compatible data.
+
+    Args:
+        place: folder of the calibration; None for none.
+        again: measure anew and store the result.
+
+    Raises:
+        CompileError: the processor is not supported, or there is not enough memory.
+    """
+    kind = detect()
+    rates = rates_of(kind, place, again=again)
+    host = host_by(place)
+    flops = 2 * kind.lanes
+    return {
+        "cpu": cpu_name(),
+        "level": kind.name,
+        "lanes": kind.lanes,
+        "registers": kind.registers,
+        "caches": {f"{name}_bytes": size for name, size in asdict(rates.caches).items()},
+        "measured": {
+            "threads": rates.threads,
+            "flops_per_s": flops * rates.products,
+            "flops_per_s_in_a_chain": flops * rates.chained,
+            "repeats_per_s": rates.repeats,
+            "second_level_bytes_per_s": rates.second,
+            "last_level_bytes_per_s": rates.last,
+            "memory_bytes_per_s": rates.memory,
+            "memory_bytes_per_s_of_all_cores": rates.memory_shared,
+        },
+        "costs": {
+            "products_in_flight": host.products_in_flight,
+            "repeats_a_product": host.repeats_a_product,
+            "chunk_flops": host.chunk_flops,
+            "ahead_bytes": host.memory.ahead_bytes,
+            "strands": host.memory.streams,
+            "strand_ahead_bytes": host.memory.stream_ahead_bytes,
+            **{name: value for name, value in asdict(host.memory).items() if name.endswith("_cost")},
+        },
+    }

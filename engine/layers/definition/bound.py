@@ -6,13 +6,12 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from engine.errors import EngineError, ExecutionError, ParameterError, ShapeError
 from engine.ir.dims import is_symbolic
-from engine.layers.definition.failing import unforeseen
 from engine.layers.definition.foreign import called, checked_specs, checked_values, is_foreign
 from engine.layers.definition.known import MAX_ELEMENTS, SHAPE_PARAMETERS, is_dropped_shape, shape_list, with_values
 from engine.layers.definition.layer import Layer
@@ -20,6 +19,52 @@ from engine.layers.definition.parameter import coerce_named, holds_list
 from engine.layers.definition.signature import Signature
 from engine.limits import RoomError, check_items, check_results
 from engine.tensor import UNKNOWN, TensorSpec, is_known, known_value, scalar_tensor, spec_of
+
+_LONGEST: Final = 500
+_SHOWN: Final = 200
+_NO_LOOP: Final = "ufunc '"
+"""Prefix of numpy's message that it has no loop for some dtypes; not all of these errors have a class of their own."""
+# Some numpy functions accept no more dimensions, none more than twice as many, and many layers add one.
+_MOST_DIMENSIONS: Final = 31
+
+
+def unforeseen(exc: Exception, operands: Sequence[object]) -> EngineError:
+    """Return the error for an exception of a layer.
+
+    Args:
+        operands: the operator's inputs, for the message.
+    """
+    problem = _problem(exc, operands)
+    if problem is None:
+        return ExecutionError(f"failed with {type(exc).__name__}: {exc}"[:_LONGEST])
+    return ShapeError(problem, found=_shown(operands))
+
+
+def _problem(exc: Exception, operands: Sequence[object]) -> str | None:
+    if isinstance(exc, MemoryError):
+        return "there is not enough memory to compute the result of these operands"
+    if isinstance(exc, TypeError) and str(exc).startswith(_NO_LOOP):
+        return "the operation is not defined for operands of these dtypes"
+    if isinstance(exc, OverflowError):
+        return "a number among the operands is out of range"
+    if isinstance(exc, np.linalg.LinAlgError):
+        return f"linear algebra failed for a matrix ({str(exc)[:_SHOWN]})"
+    if any(np.ndim(each) > _MOST_DIMENSIONS for each in operands if isinstance(each, np.ndarray)):
+        return "an operand has too many dimensions"
+    return None
+
+
+def _shown(operands: Sequence[object]) -> str:
+    return ", ".join(_operand(each) for each in operands)[:_SHOWN] or "no operands"
+
+
+def _operand(value: object) -> str:
+    if isinstance(value, (np.ndarray, np.generic)):
+        return str(spec_of(value))
+    if isinstance(value, (bool, int, float, complex)):
+        return str(spec_of(scalar_tensor(value)))
+    return f"{type(value).__name__} {value!r}"[:40]
+
 
 _NUMBERS = (int, float, complex)  # bools are ints
 _NO_TENSORS = (*_NUMBERS, list, tuple)

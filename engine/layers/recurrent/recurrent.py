@@ -20,8 +20,17 @@ from engine.layers.definition.registry import register, registry
 from engine.layers.operands.axes import may_match
 from engine.layers.operands.fitting import check_shape
 from engine.layers.operands.precision import working_dtype
-from engine.layers.recurrent.activations import Activation, activation
-from engine.layers.recurrent.cells import Cell, Step, gru_step, lstm_step, reversed_steps, rnn_step, scan
+from engine.layers.recurrent.cells import (
+    Activation,
+    Cell,
+    Step,
+    activation,
+    gru_step,
+    lstm_step,
+    reversed_steps,
+    rnn_step,
+    scan,
+)
 from engine.promotion import cast, float_dtype
 from engine.tensor import Array, Shape, TensorSpec, format_shape, product
 

@@ -13,8 +13,8 @@ import pytest
 import engine
 from engine.bundle import MANIFEST, StatedFile
 from engine.bundle.manifest import Manifest, parse
-from engine.bundle.writing import hash_file
 from engine.compiler.bundling import writing
+from engine.compiler.bundling.writing import hash_file
 from tests.engine.compiler.cache.keeping import convolution
 
 

@@ -17,7 +17,7 @@ import pytest
 import engine
 from engine.bundle import MANIFEST, PARAM, WEIGHTS, HostClass
 from engine.bundle.manifest import Manifest
-from engine.compiler.bundling import admission, writing
+from engine.compiler.bundling import programs, writing
 from engine.errors import BundleError
 from engine.tensor import Array, TensorSpec
 from tests.engine.bundle.conftest import manifest, restate
@@ -43,7 +43,7 @@ def refusal(folder: Path) -> BundleError:
     return caught.value
 
 
-def programs(folder: Path) -> list[Path]:
+def program_files(folder: Path) -> list[Path]:
     return [folder / each.file for each in manifest(folder).programs]
 
 
@@ -156,12 +156,12 @@ def test_another_machine_is_rejected_with_the_found_and_the_expected_one(host: H
     error = refusal(bundle)
     assert error.where == MANIFEST and "another kind of machine" in error.problem
     assert host.level in str(error.found)
-    assert admission.class_of(admission._level()).processor in str(error.expected)
+    assert programs.class_of(programs._level()).processor in str(error.expected)
 
 
 def test_a_portable_bundle_of_a_lower_level_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "is_unchanged", lambda: True)
-    lowest = "neon" if admission._level() == "neon" else "sse"
+    lowest = "neon" if programs._level() == "neon" else "sse"
     made = engine.Session(convolution(), cache=None, threads=1)
     made.save_bundle(tmp_path / "b", target=lowest)
     found = session(tmp_path / "b")
@@ -221,7 +221,7 @@ def test_a_truncated_or_too_long_file_is_named(bundle: Path) -> None:
 
 def test_a_huge_sparse_file_is_not_read(bundle: Path) -> None:
     stated = (bundle / MANIFEST).read_bytes()
-    for path in (*programs(bundle), bundle / WEIGHTS):
+    for path in (*program_files(bundle), bundle / WEIGHTS):
         size = path.stat().st_size
         os.truncate(path, 1 << 43)
 
@@ -317,7 +317,7 @@ def test_a_manifest_that_is_something_else_is_refused(content: bytes, bundle: Pa
 
 
 def test_swapped_programs_are_rejected_even_with_a_matching_manifest(bundle: Path) -> None:
-    first, second = programs(bundle)
+    first, second = program_files(bundle)
     content = first.read_bytes()
     first.write_bytes(second.read_bytes())
     second.write_bytes(content)

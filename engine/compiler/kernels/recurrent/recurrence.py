@@ -14,15 +14,19 @@ final h and c; the zeroed progress counters of layers that run in parallel or of
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
-from engine.compiler.codegen.ir import Module
+from engine.compiler.codegen.ir import Module, Sizes, Value, as_value
 from engine.compiler.kernels.channels import Panel
+from engine.compiler.kernels.kernel import Kernel, start
 from engine.compiler.kernels.recurrent.block import BlockCode, emit_block
 from engine.compiler.kernels.recurrent.cells import CellKind
 from engine.compiler.kernels.recurrent.hoisted_projection import Hoisting, emit_job
 from engine.compiler.kernels.recurrent.hoisted_writer import HoistedWriter
 from engine.compiler.kernels.recurrent.layout import Layout
+from engine.compiler.kernels.recurrent.progress import next_ticket
 from engine.compiler.kernels.recurrent.shared_writer import SharedWriter
 from engine.compiler.kernels.recurrent.writer import Writer
 
@@ -72,3 +76,44 @@ class Recurrence(Layout):
             hoisted=hoisted,
             ring=self.gate_floats,
         )
+
+
+_POINTER_BYTES = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecurrentStack(Kernel):
+    """Several recurrent layers.
+
+    Args:
+        layers: the lowest first, each of one chunk.
+    """
+
+    kind = "recurrent"
+    layers: tuple[Recurrence, ...]
+
+    def dynamic(self, sizes: Sizes) -> Self:
+        return self.with_dynamic(sizes, "layers")
+
+    @property
+    def min_sizes(self) -> Sequence[tuple[int, int]]:
+        return [least for each in self.layers for least in each.min_sizes]
+
+    @property
+    def chunks(self) -> int:
+        return len(self.layers)
+
+    @property
+    def flops(self) -> int:
+        return sum(each.flops for each in self.layers)
+
+    def emit(self, module: Module) -> None:
+        for layer in {each.name: each for each in self.layers}.values():
+            layer.emit(module)
+        f, (words,), _chunk = start(module, self, 1)
+        number, first = next_ticket(f, words), 1
+        for k, layer in enumerate(self.layers):
+            with f.when(f.compare("eq", number, Value(str(k), "i64"))):
+                f.call(layer.name, [f.at(f.parameters[0], first, _POINTER_BYTES), as_value(0)])
+            first += layer.addresses
+        f.finish()

@@ -12,7 +12,7 @@ from engine.onnx.translation.node import Node
 from engine.onnx.translation.registry import MICROSOFT, translates
 from engine.onnx.translation.value import Value, constant
 from engine.onnx.translators.attention.heads import added, attended, by_heads, length_of, packed, with_past
-from engine.onnx.translators.microsoft.integers import real_array
+from engine.onnx.translators.microsoft.quantised import real_array
 from engine.tensor import Array
 
 _LOWEST: Final = -10000.0

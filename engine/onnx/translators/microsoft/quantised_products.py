@@ -8,8 +8,8 @@ from engine.errors import ParameterError
 from engine.onnx.translation.node import Node
 from engine.onnx.translation.registry import MICROSOFT, translates
 from engine.onnx.translation.value import Value, constant
-from engine.onnx.translators.microsoft.integers import codes_of, columns, quantised, real, real_array
 from engine.onnx.translators.microsoft.products import turned
+from engine.onnx.translators.microsoft.quantised import codes_of, columns, quantised, real, real_array
 from engine.onnx.translators.quantised import quantised_by_its_range
 from engine.onnx.translators.recurrent import network
 

@@ -11,7 +11,7 @@ import pytest
 from engine import RuntimeGraph, Session
 from engine.compiler.codegen import object_code
 from engine.compiler.codegen.host import Host, describe
-from engine.compiler.kernels.recurrent.stack import RecurrentStack
+from engine.compiler.kernels.recurrent.recurrence import RecurrentStack
 from engine.compiler.lowering import Lowering, lower
 from engine.compiler.lowering.steps import KernelStep
 from engine.options import Options

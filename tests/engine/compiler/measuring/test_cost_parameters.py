@@ -16,8 +16,7 @@ from engine.compiler.kernels.winograd.blocking import choose_blocking
 from engine.compiler.kernels.winograd.stages import Scratch, emit_product
 from engine.compiler.kernels.winograd.transforms import Filtering
 from engine.compiler.measuring.caches import Caches
-from engine.compiler.measuring.cost_parameters import host_from_rates
-from engine.compiler.measuring.rates import Rates
+from engine.compiler.measuring.cost_parameters import Rates, host_from_rates
 from tests.engine.compiler.machines import EMERALD_RAPIDS, GRANITE_RAPIDS, MACHINES, ZEN_4, ZEN_5, choose_whole
 
 # Rows and columns, input and output channels of the convolutions with 1 × 1 weights of ResNet-50.

@@ -12,8 +12,7 @@ import engine
 from engine.compiler.codegen import object_code
 from engine.compiler.codegen.host import Host, describe, detect
 from engine.compiler.measuring import probes
-from engine.compiler.measuring.bench import measure
-from engine.compiler.measuring.timing import Probe
+from engine.compiler.measuring.bench import Probe, measure
 
 LEVELS = [describe(name) for name in ("avx512", "avx2", "sse")]
 RUNNABLE = [each for each in LEVELS if detect().name != "neon" and each.lanes <= detect().lanes] or [detect()]

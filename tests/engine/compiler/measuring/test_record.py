@@ -17,9 +17,8 @@ from engine.compiler.codegen.host import describe, detect
 from engine.compiler.measuring import machines, record
 from engine.compiler.measuring.bench import measure
 from engine.compiler.measuring.caches import Caches
-from engine.compiler.measuring.cost_parameters import host_from_rates
+from engine.compiler.measuring.cost_parameters import Rates, host_from_rates
 from engine.compiler.measuring.machines import RATES
-from engine.compiler.measuring.rates import Rates
 from engine.options import Options
 from tests.engine.compiler.measuring.test_cost_parameters import rates
 
@@ -158,3 +157,17 @@ def test_a_description_has_the_rates_and_the_cost_parameters(measured: Measured,
     told = engine.describe_host(tmp_path)
     assert told["measured"]["memory_bytes_per_s"] == 30e9 and told["lanes"] == detect().lanes
     assert json.loads(json.dumps(told)) == told
+
+
+def test_a_calibration_that_other_users_can_write_to_is_not_read(tmp_path: Path) -> None:
+    record._store(tmp_path, "key", rates())
+    assert json.loads(record._content(tmp_path, "key"))["threads"] == rates().threads
+    (tmp_path / "key").chmod(0o666)
+    with pytest.raises(PermissionError):
+        record._content(tmp_path, "key")
+
+
+def test_a_calibration_that_cannot_be_stored_is_ignored(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    record._store(tmp_path / "file", "key", rates())
+    assert (tmp_path / "file").read_text() == "no folder"

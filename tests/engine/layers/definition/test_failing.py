@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from engine.errors import ExecutionError, ShapeError
-from engine.layers.definition.failing import unforeseen
+from engine.layers.definition.bound import unforeseen
 from tests.engine.layers.refusals import build
 
 RECORDS = np.zeros(3, "i4,f4")

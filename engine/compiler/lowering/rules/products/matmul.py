@@ -10,6 +10,7 @@ import numpy as np
 
 from engine.compiler.kernels.expr import RESULT, Expr, Operand, apply
 from engine.compiler.kernels.kernel import Strides
+from engine.compiler.kernels.products.grouped_product import GroupedProduct
 from engine.compiler.kernels.products.matrix import Matrix
 from engine.compiler.kernels.products.product import (
     Product,
@@ -22,14 +23,15 @@ from engine.compiler.lowering.fusion import Fused, ImageOf, Result, fuse_followi
 from engine.compiler.lowering.rules.convolution.conv_geometry import ConvParameters
 from engine.compiler.lowering.rules.convolution.conv_kernels import direct
 from engine.compiler.lowering.rules.convolution.conv_steps import packed_in_run
+from engine.compiler.lowering.rules.indexing.gather import BITS, indices_of
 from engine.compiler.lowering.rules.products.linear import linear, spaced
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, computable, dense_strides, derived
 from engine.compiler.lowering.terms.term import BYTES
-from engine.compiler.storage import View, inverse, row_major
+from engine.compiler.storage import FLOAT32, View, inverse, row_major
 from engine.ir.strided import Strided
 from engine.layers.linear.linear import Linear
-from engine.layers.linear.matmul import AddMatmul, Matmul
+from engine.layers.linear.matmul import AddMatmul, GroupedMatmul, Matmul
 from engine.promotion import broadcast_sizes
 from engine.tensor import Array
 
@@ -262,3 +264,34 @@ def _turned(view: View) -> View:
 def _matrix(view: View) -> Matrix:
     n, h, row, column = view.strides
     return Matrix((n, h), row, column)
+
+
+@kernels_for(GroupedMatmul)
+def lower_grouped_matmul(context: Context) -> Lowered:
+    """Lower input[rows of e] @ other[e] with a known other; without ends a batch of products."""
+    if context.argument(2) is None:
+        return product(context, context.tensor(0), context.tensor(1), unfused(context.op))
+    x, matrices, ends = context.tensor(0), context.weight(1), indices_of(context.argument(2), context)
+    spec = context.lowering.spec(context.op.outputs[0])
+    if spec is None or spec.dtype != FLOAT32 or not matrices.size or not ends.is_row_major:
+        raise NotLoweredError("its shape is known only at run time, or it has no elements")
+    steps: list[KernelStep] = []
+    if x.strides[1] != 1:
+        x = context.copied(x, steps)
+    rows, (groups, terms, columns) = x.shape[0], matrices.shape
+    tile_rows, vectors = choose_product_tile(context.host, rows, columns, terms)
+    target = row_major(spec.sizes, FLOAT32)
+    kernel = GroupedProduct(
+        groups=groups,
+        rows=rows,
+        columns=columns,
+        terms=terms,
+        source=x.strides[0],
+        target=target.strides[0],
+        bits=BITS[ends.dtype.name],
+        tile_rows=tile_rows,
+        vectors=vectors,
+        host=context.host,
+    )
+    packed = context.lowering.packed(kernel.packing, (matrices,), lambda: kernel.pack(matrices))
+    return context.lowered(target, *steps, context.step(kernel, x, packed, ends, target))

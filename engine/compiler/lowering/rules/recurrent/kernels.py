@@ -23,8 +23,7 @@ from engine.compiler.kernels.recurrent.blocking import (
 )
 from engine.compiler.kernels.recurrent.cells import GATES, CellKind
 from engine.compiler.kernels.recurrent.hoisted_projection import Hoisting
-from engine.compiler.kernels.recurrent.layout import CellWeights, States, Steps
-from engine.compiler.kernels.recurrent.packing import gate_rows, spread, widths
+from engine.compiler.kernels.recurrent.layout import CellWeights, States, Steps, gate_rows, spread, widths
 from engine.compiler.kernels.recurrent.progress import LINE_WORDS
 from engine.compiler.kernels.recurrent.recurrence import Recurrence
 from engine.compiler.kernels.recurrent.shared_writer import words_of
