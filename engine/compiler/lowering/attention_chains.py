@@ -19,6 +19,7 @@ from engine.compiler.lowering.rules.movement.views import RESHAPES
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
 from engine.ir.dims import is_same
+from engine.layers.elementwise.comparison import Predicate
 from engine.layers.elementwise.identity import Dropout, Identity, RawIdentity
 from engine.layers.indexing.masking import MaskedFill, Where
 from engine.layers.linear.matmul import Matmul
@@ -71,6 +72,7 @@ class Chain:
         inner: all operators but the last, in execution order.
         last: the product with the value.
         query, columns, value: factors; columns is the key with its last dimensions exchanged.
+        is_zero: whether a query that sees no key gives zeros; else NaN.
         batches: batch dimensions of the scores: of the first product, of the softmax, and the finest in between.
     """
 
@@ -82,6 +84,7 @@ class Chain:
     scale: float
     scales: tuple[ChainScale, ...]
     masks: tuple[ChainMask, ...]
+    is_zero: bool
     batches: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 
     @property
@@ -110,6 +113,7 @@ class _Search:
     scales: list[ChainScale] = field(default_factory=list)
     masks: list[ChainMask] = field(default_factory=list)
     is_weighed: bool = False
+    is_zero: bool = False
     batches: list[tuple[int, ...]] = field(default_factory=list)
 
     def chain(self) -> Chain | None:
@@ -131,8 +135,30 @@ class _Search:
             self.batches.append(spec.sizes[:-2])
             if not self._takes(following, operand):
                 return None
-            op = following
+            op = self._without_nan(following)
         return None
+
+    def _without_nan(self, op: RuntimeOperator) -> RuntimeOperator:
+        """Return where(isnan(weights), 0, weights) if it follows a softmax, else the operator itself.
+
+        PyTorch exports it for queries that see no key. NaN of other causes stays NaN, as in PyTorch's own kernel.
+        """
+        weights = op.outputs[0]
+        users = {type(user.definition): user for user in weights.consumers}
+        test, choice = users.get(Predicate), users.get(Where)
+        if not isinstance(op.definition, Softmax) or len(weights.consumers) != 2 or test is None or choice is None:
+            return op
+        condition, zero, other = self._arguments(choice)
+        is_needed = any(each.name in self.lowering.outputs for each in (weights, test.outputs[0]))
+        if is_needed or len(test.outputs[0].consumers) != 1 or test.definition != Predicate(function="isnan"):
+            return op
+        if condition is not test.outputs[0] or other is not weights or self._number(zero) != 0:
+            return op
+        if self.lowering.spec(choice.outputs[0]) != self.lowering.spec(weights):
+            return op
+        self.inner += [op, test]
+        self.is_zero = True
+        return choice
 
     def _next(self, op: RuntimeOperator) -> RuntimeOperator | None:
         """Return the only user of an operator's result, or None."""
@@ -165,6 +191,7 @@ class _Search:
             scale=self.scale,
             scales=tuple(self.scales),
             masks=tuple(self.masks),
+            is_zero=self.is_zero,
             batches=(self.batches[0], self.batches[-1], finest),
         )
 
@@ -193,24 +220,31 @@ class _Search:
 
     def _fills(self, op: RuntimeOperator, operand: RuntimeOperand, kind: Literal["keep", "drop"]) -> bool:
         """Record masked_fill(scores, mask, number) or where(mask, scores, number); return whether it is one."""
-        assert op.layer is not None
-        sources = op.layer.positional
-        values = [op.inputs[each.index] if each.index is not None else each.constant for each in sources]
-        if len(values) != 3:
-            return False
+        values = self._arguments(op)
         scores, mask = values[:2] if kind == "drop" else values[1::-1]
-        fill = values[2]
-        if isinstance(fill, RuntimeOperand):
-            fill = self._constant(fill)
         if scores is not operand or not isinstance(mask, RuntimeOperand | np.ndarray) or mask is operand:
             return False
-        if not isinstance(fill, bool | int | float | np.ndarray | np.generic) or np.size(fill) != 1:
+        if (fill := self._number(values[2])) is None:
             return False
         spec = self.lowering.spec(mask) if isinstance(mask, RuntimeOperand) else mask
         if spec is None or spec.dtype != BOOL:
             return False
-        self.masks.append(ChainMask(mask, kind, self.batches[-1], float(np.asarray(fill).reshape(()))))
+        self.masks.append(ChainMask(mask, kind, self.batches[-1], fill))
         return True
+
+    def _arguments(self, op: RuntimeOperator) -> list[object]:
+        """Return the three arguments of an operator; None for each if there are more or fewer."""
+        sources = () if op.layer is None else op.layer.positional
+        values = [op.inputs[each.index] if each.index is not None else each.constant for each in sources]
+        return values if len(values) == 3 else [None] * 3
+
+    def _number(self, value: object) -> float | None:
+        """Return the number that an argument is known to be, or None."""
+        if isinstance(value, RuntimeOperand):
+            value = self._constant(value)
+        if not isinstance(value, bool | int | float | np.ndarray | np.generic) or np.size(value) != 1:
+            return None
+        return float(np.asarray(value).reshape(()))
 
     def _constant(self, operand: RuntimeOperand) -> object:
         """Return the stored value of an operand, or the number that it is known to be."""

@@ -104,6 +104,33 @@ def test_scores_chosen_by_where() -> None:
     assert kernels(net, mask) == ["attention"]
 
 
+def safe(choice: str = "n zero w", *, zero: float = 0.0, test: str = "torch.isnan") -> RuntimeGraph:
+    """Return attention with the weights chosen by a test, as PyTorch exports scaled_dot_product_attention."""
+    return built(
+        *(op("pnnx.Input", f"pnnx_input_{k}", "", name) for k, name in enumerate([*SHAPES, "m"])),
+        op("pnnx.Attribute", "nothing", "", "zero", data=np.array(zero, F32)),
+        op("torch.matmul", "scores", "q k", "p"),
+        expression("add(mul(@0,0.3),@1)", "p m"),
+        op("F.softmax", "weigh", "s", "w", dim=-1),
+        op(test, "test", "w", "n"),
+        op("torch.where", "choose", choice, "w1"),
+        op("torch.matmul", "attend", "w1 v", "y"),
+        op("pnnx.Output", "out", "y"),
+        **{f"_{name}": shape for name, shape in {**SHAPES, "m": (2, 1, 1, 33)}.items()},
+    )
+
+
+def test_a_query_that_sees_no_key_gives_zeros_if_the_graph_says_so() -> None:
+    mask = np.where(RANDOM.random((2, 1, 1, 33)) < 0.4, -np.inf, 0).astype(F32)
+    mask[1] = -np.inf
+    assert kernels(safe(), mask) == ["attention"]
+
+
+@pytest.mark.parametrize("net", [safe("n w zero"), safe(zero=0.5), safe(test="torch.isfinite")])
+def test_other_choices_of_weights_are_computed(net: RuntimeGraph) -> None:
+    assert "attention" not in kernels(net, random(2, 1, 1, 33))
+
+
 def test_dropout_in_between_is_nothing() -> None:
     net = built(
         *(op("pnnx.Input", f"pnnx_input_{k}", "", name) for k, name in enumerate(SHAPES)),

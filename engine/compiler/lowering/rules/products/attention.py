@@ -94,7 +94,7 @@ def lower_chain(context: Context, chain: Chain) -> Lowered:
         target=split_batch(target, last, finest),
         masks=[_mask(context, mask, finest) for mask in chain.masks],
         scale=chain.scale,
-        is_zero=False,
+        is_zero=chain.is_zero,
     )
     *copies, step = attention_steps(context, attn)
     steps = [*scaling.steps, *copies, replace(step, operators=chain.names)]
