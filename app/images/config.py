@@ -24,20 +24,29 @@ class PreprocessConfig(Section):
         description="Height and width of the network's input; default: as the graph has them. letterbox: one may be 0,"
         " and follows from the other and the picture.",
     )
-    resize: Literal["stretch", "crop", "letterbox", "none"] = Field(
+    resize: Literal["stretch", "crop", "letterbox", "limit", "none"] = Field(
         default="stretch",
-        description="How a picture gets that size. none: it must have it; where size is dynamic any picture will do.",
+        description="How a picture gets that size. limit: dynamic size, sides between min_side and max_side, each"
+        " rounded to a multiple. none: it must have it; where size is dynamic any picture will do.",
     )
     crop_fraction: Annotated[float, Field(gt=0, le=1)] = Field(
         default=0.875, description="crop: the shorter side becomes size / crop_fraction, then the middle is cut out."
     )
-    fill: Annotated[int, Field(ge=0, le=255)] = Field(
+    fill: Annotated[float, Field(ge=0, le=255)] = Field(
         default=114, description="letterbox: pixel value around the picture."
     )
     multiple: Annotated[int, Field(ge=1, le=1024)] = Field(
         default=1,
         description="none, dynamic size: height and width grow to a multiple of it, by repeating last row and column;"
-        " letterbox: what follows grows to one, by filling.",
+        " letterbox: what follows grows to one, by filling; limit: both sides are rounded to one, by resizing.",
+    )
+    min_side: Positive | None = Field(
+        default=None,
+        description="limit: least size of the shorter side; letterbox: least of the side that follows, by filling.",
+    )
+    max_side: Positive | None = Field(
+        default=None,
+        description="limit: most size of the longer side; letterbox: most of the side that follows, by squeezing.",
     )
     max_pixels: Positive | None = Field(
         default=None, description="Largest picture this model takes, in pixels; default: the server's max_pixels."
@@ -64,7 +73,15 @@ class PreprocessConfig(Section):
     def _one_side_may_follow(self) -> Self:
         if self.size is not None and 0 in self.size and (self.resize != "letterbox" or self.size == (0, 0)):
             raise ValueError(f"size: found {list(self.size)}, expected a 0 with letterbox only, and only one")
+        least, most = self.min_side, self.max_side
+        if least is not None and most is not None and least > most:
+            raise ValueError(f"min_side: found {least}, expected at most max_side, {most}")
         return self
+
+    @property
+    def follows(self) -> bool:
+        """Return whether one side of the network's input follows from the other and the picture."""
+        return self.size is not None and 0 in self.size
 
 
 _COLORS: Final = {1: "grey", 3: "rgb"}
@@ -87,16 +104,23 @@ def completed(port: engine.Port, config: PreprocessConfig) -> PreprocessConfig:
     shape = port.spec.shape if port.spec is not None and len(port.spec.shape) == 4 else (None,) * 4
     channels, height, width = (shape[1], shape[2], shape[3]) if config.layout == "nchw" else (shape[3], *shape[1:3])
     size = config.size or (None if height is None or width is None else (height, width))
-    if size is None and config.resize != "none":
+    if config.resize == "limit" and (size is not None or not (config.min_side or config.max_side)):
+        found = f"size {list(size)}" if size is not None else "neither"
+        raise ConfigError(f"preprocess.resize: found 'limit' with {found}, expected min_side or max_side, and no size")
+    if size is None and config.resize not in ("limit", "none"):
         raise ConfigError(f"preprocess.size: missing, and input '{port.name}' has dynamic height and width")
     if size is not None and ((height or size[0]), (width or size[1])) != size:
         raise ConfigError(
             f"preprocess.size: found {list(size)}, expected {[height, width]} as input '{port.name}' has it"
         )
-    follows = size is not None and 0 in size
-    if config.multiple > 1 and not follows and (size is not None or config.resize != "none"):
+    if config.multiple > 1 and not config.follows and (size is not None or config.resize not in ("limit", "none")):
         raise ConfigError(
             f"preprocess.multiple: found {config.multiple}, expected 1 where size is not dynamic or resize not 'none'"
+        )
+    if not config.follows and config.resize != "limit" and (config.min_side or config.max_side):
+        key = "min_side" if config.min_side else "max_side"
+        raise ConfigError(
+            f"preprocess.{key}: found with resize '{config.resize}', expected 'limit', or 'letterbox' with a 0 in size"
         )
     color = config.color or _COLORS.get(channels if channels is not None else 3)
     if color is None or (channels is not None and channels != (1 if color == "grey" else 3)):
@@ -113,11 +137,20 @@ def pixel_values(config: PreprocessConfig, dtype: np.dtype[Any], channels: int) 
     Raises:
         ConfigError: mean or std have a wrong number of channels.
     """
+    return _normalised(np.arange(256), config, dtype, channels)
+
+
+def padding_values(config: PreprocessConfig, dtype: np.dtype[Any], channels: int) -> NDArray[Any]:
+    """Return the network's value of the padding around a picture, per channel: (channels,)."""
+    return _normalised(np.array([config.fill]), config, dtype, channels)[:, 0]
+
+
+def _normalised(pixels: NDArray[Any], config: PreprocessConfig, dtype: np.dtype[Any], channels: int) -> NDArray[Any]:
     for key, given in (("mean", config.mean), ("std", config.std)):
         if len(given) not in (1, channels):
             raise ConfigError(f"preprocess.{key}: found {len(given)} values, expected 1 or {channels}")
     mean, std = (np.broadcast_to(np.asarray(values), (channels,))[:, None] for values in (config.mean, config.std))
-    values = (np.arange(256) * (1.0 if config.scale is None else config.scale) - mean) / std
+    values = (pixels * (1.0 if config.scale is None else config.scale) - mean) / std
     if np.issubdtype(dtype, np.integer):
         limits = np.iinfo(dtype)
         values = np.clip(np.rint(values), limits.min, limits.max)

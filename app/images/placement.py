@@ -1,4 +1,4 @@
-"""Position of a picture on the network's canvas: one formula for stretch, crop, letterbox and none.
+"""Position of a picture on the network's canvas: one formula for stretch, crop, letterbox, limit and none.
 
 The picture is resized to ``resized`` and the canvas laid on it with its corner at ``origin``: positive if the canvas
 crops the picture, negative if it extends beyond it (letterbox). Sizes are (width, height), as in Pillow.
@@ -6,6 +6,7 @@ crops the picture, negative if it extends beyond it (letterbox). Sizes are (widt
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -50,10 +51,13 @@ class Placement(NamedTuple):
 
     def to_picture(self, boxes: NDArray[np.floating]) -> NDArray[np.floating]:
         """Return boxes (n, 4) as x0 y0 x1 y1 in canvas pixels as picture pixels, clipped to the picture."""
-        scale = np.divide(self.picture, self.resized)
-        moved = (boxes.reshape(-1, 2, 2) + np.asarray(self.origin)) * scale
-        clipped: NDArray[np.floating] = np.clip(moved, 0, np.asarray(self.picture, np.float64)).reshape(-1, 4)
-        return clipped
+        clipped: NDArray[np.floating] = np.clip(self.points(boxes.reshape(-1, 2, 2)), 0, self.picture)
+        return clipped.reshape(-1, 4)
+
+    def points(self, points: NDArray[np.floating]) -> NDArray[np.floating]:
+        """Return points (..., 2) in canvas pixels as picture pixels; they may lie outside of the picture."""
+        moved: NDArray[np.floating] = (points + np.asarray(self.origin)) / self.resized * self.picture
+        return moved
 
     @property
     def _axes(self) -> Iterator[tuple[int, int, int]]:
@@ -64,8 +68,11 @@ def place(picture: tuple[int, int], canvas: tuple[int, int], config: PreprocessC
     """Return the placement by the model's resize rule.
 
     crop resizes as torchvision's Resize(size / crop_fraction) followed by CenterCrop(size) does, letterbox as the YOLO
-    family does: centred, the odd pixel to the right and below.
+    family does: centred, the odd pixel to the right and below. A letterbox of which one side follows lies at the top
+    left, as text recognisers have it.
     """
+    if config.follows:
+        return _following(picture, canvas, config)
     if config.resize == "crop":
         return _crop(picture, canvas, config.crop_fraction)
     if config.resize == "letterbox":
@@ -90,3 +97,42 @@ def _letterbox(picture: tuple[int, int], canvas: tuple[int, int]) -> Placement:
     resized = (max(1, round(picture[0] * ratio)), max(1, round(picture[1] * ratio)))
     origin = (-((canvas[0] - resized[0]) // 2), -((canvas[1] - resized[1]) // 2))
     return Placement(picture=picture, resized=resized, canvas=canvas, origin=origin)
+
+
+def following_canvas(picture: tuple[int, int], config: PreprocessConfig) -> tuple[int, int]:
+    """Return the smallest canvas for a picture at the configured height, or width; the other side follows.
+
+    Rounded as PaddleOCR does: down, so that the longest picture of a batch is not padded.
+    """
+    height, width = config.size or (0, 0)
+    across = width == 0
+    known, longer, shorter = (height, *picture) if across else (width, *reversed(picture))
+    side = max(1, config.min_side or 1, int(known * (longer / shorter)))
+    side = rounded_up(min(side, config.max_side or side), config.multiple)
+    return (side, height) if across else (width, side)
+
+
+def rounded_up(side: int, multiple: int) -> int:
+    """Return the least multiple that is not less than ``side``."""
+    return -(-side // multiple) * multiple
+
+
+def _following(picture: tuple[int, int], canvas: tuple[int, int], config: PreprocessConfig) -> Placement:
+    width, height = canvas
+    if config.size is not None and config.size[1] == 0:
+        resized = (min(math.ceil(height * (picture[0] / picture[1])), config.max_side or width, width), height)
+    else:
+        resized = (width, min(math.ceil(width * (picture[1] / picture[0])), config.max_side or height, height))
+    return Placement(picture=picture, resized=resized, canvas=canvas)
+
+
+def limited_canvas(picture: tuple[int, int], config: PreprocessConfig) -> tuple[int, int]:
+    """Return the picture's size with its sides between the limits, each rounded to a multiple, as DBNet does."""
+    ratio, shorter, longer = 1.0, min(picture), max(picture)
+    if config.min_side is not None and shorter < config.min_side:
+        ratio = config.min_side / shorter
+    if config.max_side is not None and longer * ratio > config.max_side:
+        ratio = config.max_side / longer
+    multiple = config.multiple
+    width, height = (max(multiple, round(int(side * ratio) / multiple) * multiple) for side in picture)
+    return width, height

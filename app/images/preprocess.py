@@ -17,9 +17,16 @@ from PIL import Image
 
 import engine
 from app.errors import ConfigError, InputMismatchError, RequestTooLargeError
-from app.images.config import PreprocessConfig, background, completed, pixel_values, takes_pictures
+from app.images.config import (
+    PreprocessConfig,
+    background,
+    completed,
+    padding_values,
+    pixel_values,
+    takes_pictures,
+)
 from app.images.decode import SMALL_PIXELS, Mode, OpenPicture, Picture, is_small, make_ready
-from app.images.placement import Placement, place
+from app.images.placement import Placement, following_canvas, limited_canvas, place, rounded_up
 from app.memory.reservation import charge, charged, check
 from app.settings import Settings
 
@@ -59,8 +66,9 @@ class Preprocessor:
         self._dtype = np.dtype(np.float32) if port.spec is None else port.spec.dtype
         self._mode: Mode = "L" if self.config.color == "grey" else "RGB"
         self._background = background(config.alpha)
-        self._fill = self.config.fill if self._mode == "L" else (self.config.fill,) * 3
-        self._table = pixel_values(self.config, self._dtype, 1 if self._mode == "L" else 3)
+        channels = 1 if self._mode == "L" else 3
+        self._table = pixel_values(self.config, self._dtype, channels)
+        self._padding = padding_values(self.config, self._dtype, channels)
         make_ready()
 
     def __call__(
@@ -77,14 +85,14 @@ class Preprocessor:
                 f"too many pictures: found {len(pictures)}, expected at most {self._settings.max_images}"
             )
         start, decode_s = time.perf_counter(), 0.0
-        canvas = self._widest(pictures) if self._follows else None
+        canvas = self._widest(pictures) if self.config.follows else None
         batch: NDArray[Any] | None = None
         placements: list[Placement] = []
         for index, picture in enumerate(pictures):
             check()
             before = time.perf_counter()
-            opened, placement = self._opened(picture)
-            placement = placement if canvas is None else placement._replace(canvas=canvas)
+            opened = OpenPicture(picture, max_pixels=self._max_pixels)
+            placement = place(opened.size, canvas or self._canvas(picture, opened.size), self.config)
             if batch is None:
                 batch = self._empty(len(pictures), placement.canvas)
                 admit(batch)
@@ -93,7 +101,7 @@ class Preprocessor:
             with charged(opened.cost(self._mode, placement.resized) + self._cost_of_fitting(opened.size, placement)):
                 image = opened.decode(self._mode, self._background, placement.resized)
                 decode_s += time.perf_counter() - before
-                self._fill_in(batch[index], self._fit(image, placement))
+                self._fill_in(batch[index], *self._fit(image, placement))
                 del image, opened
             placements.append(placement)
         if batch is None:
@@ -115,38 +123,16 @@ class Preprocessor:
     @property
     def example_size(self) -> tuple[int, int] | None:
         """Return (height, width) of the network's input, or None if it depends on the picture."""
-        return None if self._follows else self.config.size
-
-    @property
-    def _follows(self) -> bool:
-        """Return whether one side of the canvas follows from the other and the picture."""
-        return self.config.size is not None and 0 in self.config.size
+        return None if self.config.follows else self.config.size
 
     def _widest(self, pictures: Sequence[Picture]) -> tuple[int, int] | None:
         """Return the canvas that holds every picture of a batch; smaller ones lie at its top left."""
-        canvases = [self._opened(picture)[1].canvas for picture in pictures]
+        canvases = []
+        for picture in pictures:
+            canvas = following_canvas(OpenPicture(picture, max_pixels=self._max_pixels).size, self.config)
+            self._check_grown(picture, canvas, f"resizing to {list(self.config.size or ())}")
+            canvases.append(canvas)
         return (max(width for width, _ in canvases), max(height for _, height in canvases)) if canvases else None
-
-    def _opened(self, picture: Picture) -> tuple[OpenPicture, Placement]:
-        opened = OpenPicture(picture, max_pixels=self._max_pixels)
-        if self._follows:
-            return opened, self._following(picture, opened.size)
-        canvas = self._canvas(picture, opened.size)
-        return opened, place(opened.size, canvas, self.config)
-
-    def _following(self, picture: Picture, size: tuple[int, int]) -> Placement:
-        height, width = self.config.size or (0, 0)
-        if width == 0:
-            resized = (max(1, round(size[0] * height / size[1])), height)
-            canvas = (self._multiple(resized[0]), height)
-        else:
-            resized = (width, max(1, round(size[1] * width / size[0])))
-            canvas = (width, self._multiple(resized[1]))
-        self._check_grown(picture, canvas, f"resizing to {list(self.config.size or ())}")
-        return Placement(picture=size, resized=resized, canvas=canvas)
-
-    def _multiple(self, side: int) -> int:
-        return -(-side // self.config.multiple) * self.config.multiple
 
     def _cost_of_fitting(self, size: tuple[int, int], placement: Placement) -> int:
         """Return the bytes between a decoded picture and its tensor: intermediate, resized and as arrays."""
@@ -155,6 +141,10 @@ class Preprocessor:
         return 4 * half + canvas * (16 + self._dtype.itemsize)
 
     def _canvas(self, picture: Picture, size: tuple[int, int]) -> tuple[int, int]:
+        if self.config.resize == "limit":
+            canvas = limited_canvas(size, self.config)
+            self._check_grown(picture, canvas, "resizing to the limits of its sides")
+            return canvas
         if self.config.size is None:
             return self._grown(picture, size)
         canvas = (self.config.size[1], self.config.size[0])
@@ -169,7 +159,7 @@ class Preprocessor:
         return canvas
 
     def _grown(self, picture: Picture, size: tuple[int, int]) -> tuple[int, int]:
-        width, height = map(self._multiple, size)
+        width, height = (rounded_up(side, self.config.multiple) for side in size)
         self._check_grown(picture, (width, height), f"growing to multiples of {self.config.multiple}")
         return width, height
 
@@ -182,12 +172,15 @@ class Preprocessor:
                 limit=self._max_pixels,
             )
 
-    def _fit(self, image: Image.Image, placement: Placement) -> NDArray[np.uint8]:
-        """Resize the visible part of the picture; Pillow's filters look beyond the box, so a crop is exact."""
+    def _fit(self, image: Image.Image, placement: Placement) -> tuple[NDArray[np.uint8], tuple[int, int]]:
+        """Resize the visible part of the picture, and return it with its corner (x, y) on the canvas.
+
+        Pillow's filters look beyond the box, so a crop is exact.
+        """
         if placement.resized == placement.canvas == image.size:
-            return _pixels(image)
+            return _pixels(image), (0, 0)
         if self.config.resize == "none":
-            return _repeat_edges(np.asarray(image), placement.canvas)
+            return _repeat_edges(np.asarray(image), placement.canvas), (0, 0)
         (left, top), (across, down), canvas = placement.origin, placement.resized, placement.canvas
         x0, y0 = max(left, 0), max(top, 0)
         x1, y1 = min(left + canvas[0], across), min(top + canvas[1], down)
@@ -195,11 +188,7 @@ class Preprocessor:
         # Rounding may put the product slightly beyond the edge, which Pillow refuses.
         box = (x0 * scale_x, y0 * scale_y, min(x1 * scale_x, image.width), min(y1 * scale_y, image.height))
         part = resized(image, (x1 - x0, y1 - y0), _INTERPOLATION[self.config.interpolation], box)
-        if part.size == canvas:
-            return _pixels(part)
-        whole = Image.new(self._mode, canvas, self._fill)
-        whole.paste(part, (x0 - left, y0 - top))
-        return np.asarray(whole)
+        return _pixels(part), (x0 - left, y0 - top)
 
     def _empty(self, count: int, canvas: tuple[int, int]) -> NDArray[Any]:
         channels, (width, height) = len(self._table), canvas
@@ -207,14 +196,18 @@ class Preprocessor:
         charge(count * math.prod(shape) * self._dtype.itemsize)
         return np.empty((count, *shape), self._dtype)
 
-    def _fill_in(self, target: NDArray[Any], pixels: NDArray[np.uint8]) -> None:
+    def _fill_in(self, target: NDArray[Any], pixels: NDArray[np.uint8], corner: tuple[int, int]) -> None:
         planes = target if self.config.layout == "nchw" else np.moveaxis(target, -1, 0)
         source = pixels[..., None] if pixels.ndim == 2 else pixels
         if self.config.color == "bgr":
             source = source[..., ::-1]
+        (x, y), (height, width) = corner, pixels.shape[:2]
+        covered = planes[:, y : y + height, x : x + width]
+        if covered.shape != planes.shape:
+            planes[...] = self._padding[:, None, None]
         for channel, values in enumerate(self._table):
             # mode="clip" avoids a copy of the plane; every pixel value is a valid index.
-            values.take(source[..., channel], out=planes[channel], mode="clip")
+            values.take(source[..., channel], out=covered[channel], mode="clip")
 
 
 def find_preprocessor(

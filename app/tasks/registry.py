@@ -13,6 +13,7 @@ from app.tasks.classification import ClassificationTask
 from app.tasks.images.detection import DetectionTask
 from app.tasks.images.image import ImageTask
 from app.tasks.images.segmentation import SegmentationTask
+from app.tasks.images.text_recognition import TextRecognitionTask
 from app.tasks.task import Outputs, Task
 from app.tasks.texts.embedding import EmbeddingTask
 from app.tasks.texts.fill_mask import FillMaskTask
@@ -41,6 +42,7 @@ TASKS: Final[dict[str, type[Task[Any]]]] = {
         DetectionTask,
         SegmentationTask,
         ImageTask,
+        TextRecognitionTask,
         EmbeddingTask,
         RerankTask,
         TextClassificationTask,

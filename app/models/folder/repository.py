@@ -37,6 +37,7 @@ log = logging.getLogger(__name__)
 MAX_BYTES: Final = 8 * 2**20
 MAX_LABELS: Final = 2**18
 _MAX_NAME: Final = 100
+_BETWEEN: Final = " \t"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,7 +312,9 @@ def _chosen(numbers: list[int], config: ModelConfig) -> list[int]:
 def read_labels(
     folder: Path, labels: str | tuple[str, ...] | None, roots: Iterable[Path] = ()
 ) -> tuple[str, ...] | None:
-    """Return the labels of the classes, from the config or from a file with one label a line, stripped.
+    """Return the labels of the classes, from the config or from a file with one label a line.
+
+    Spaces and tabs around a label are removed; other white space may be a character that a model recognises.
 
     An empty line is a class without a label; empty lines at the end are ignored.
 
@@ -331,11 +334,11 @@ def read_labels(
         raise ConfigError(f"{CONFIG}: labels: found '{name}', expected the name of a file beside {CONFIG}")
     try:
         # splitlines() would also split at form feeds and the like.
-        text = read_text(check_links(path, roots or (folder,)), MAX_BYTES, encoding="utf-8-sig").rstrip()
+        text = read_text(check_links(path, roots or (folder,)), MAX_BYTES, encoding="utf-8-sig").rstrip(_BETWEEN + "\n")
     except ConfigError as exc:
         raise ConfigError(f"{CONFIG}: labels: cannot read '{name}': {exc}") from None
     if not text:
         raise ConfigError(f"{CONFIG}: labels: '{name}' is empty")
     if text.count("\n") >= MAX_LABELS:
         raise ConfigError(f"{CONFIG}: labels: found more than {MAX_LABELS:,} lines in '{name}'")
-    return tuple(line.strip() for line in text.split("\n"))
+    return tuple(line.strip(_BETWEEN) for line in text.split("\n"))

@@ -71,6 +71,8 @@ def _float(value: float) -> float:
 
 
 KEYS: Final = ("labels", "names", "classes", "class_names")
+# Dictionary of a text recogniser, one character a line, as PaddleOCR and RapidOCR write it.
+CHARACTERS: Final = "character"
 MOST_LABELS: Final = 1 << 16
 _LONGEST: Final = 1 << 20
 _LONGEST_LABEL: Final = 200
@@ -81,14 +83,17 @@ _PAIR: Final = re.compile(r"""\s*(\d{1,6})\s*:\s*(?:'([^'\\]*)'|"([^"\\]*)")\s*(
 def labels_of(properties: Any) -> tuple[str, ...]:
     """Return labels in the order of the classes, from the first property that has any; none if none can be parsed.
 
-    Accepted are a list of texts as JSON, a dictionary from numbers to texts as JSON or Python, and one text a line.
+    Accepted are a list of texts as JSON, a dictionary from numbers to texts as JSON or Python, and one text a line; or
+    the characters of a text recogniser, one a line, of which one may be a space.
     """
-    found = {each.key: each.value for each in properties if each.key in KEYS and len(each.value) <= _LONGEST}
+    known = (*KEYS, CHARACTERS)
+    found = {each.key: each.value for each in properties if each.key in known and len(each.value) <= _LONGEST}
     for key in KEYS:
         labels = _labels(found[key].strip()) if key in found else None
         if labels and len(labels) <= MOST_LABELS and all(map(_is_label, labels)):
             return tuple(labels)
-    return ()
+    characters = found.get(CHARACTERS, "").replace("\r\n", "\n").removesuffix("\n").split("\n")
+    return tuple(characters) if len(characters) <= MOST_LABELS and all(map(_is_character, characters)) else ()
 
 
 def _labels(text: str) -> list[Any] | None:
@@ -120,3 +125,7 @@ def _in_order(pairs: dict[Any, Any]) -> list[Any] | None:
 
 def _is_label(value: object) -> bool:
     return isinstance(value, str) and 0 < len(value) <= _LONGEST_LABEL and value.isprintable()
+
+
+def _is_character(value: str) -> bool:
+    return value.isspace() or _is_label(value)

@@ -55,7 +55,7 @@ def test_every_key_of_a_models_config_is_described() -> None:
         TextConfig,
         *(type(value) for _, value in whole() if isinstance(value, Section)),
     ]
-    assert len(sections) == 15
+    assert len(sections) == 16
     missing = [f"{section.__name__}.{name}" for section in sections for name, field in section.model_fields.items()
                if not (field.description or "").endswith((".", "#rrggbb."))]  # fmt: skip
     assert missing == []

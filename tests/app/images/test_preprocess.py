@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -18,6 +19,7 @@ from app.images.preprocess import Preprocessor
 from app.settings import Settings
 from tests.app.pictures import encoded, gradient
 
+RAPIDOCR = Path(__file__).parents[2] / "data" / "decoders" / "sizes.npz"
 Shape = tuple[int | None, ...]
 
 
@@ -206,9 +208,56 @@ def test_what_follows_is_bounded() -> None:
         made([Picture(data=encoded(gradient(1000, 1)))])
 
 
+@pytest.mark.parametrize(("key", "side"), [("min_side", 736), ("max_side", 960)])
+def test_limits_give_the_sizes_of_rapidocr(key: str, side: int) -> None:
+    with np.load(RAPIDOCR) as record:
+        expected = record[f"{key[:3]}_{side}"].tolist()
+        pictures = record["pictures"].tolist()
+    made = Preprocessor(port(OPEN), PreprocessConfig(resize="limit", multiple=32, **{key: side}), Settings())
+    placements = [made([Picture(data=encoded(gradient(*size)))]).placements[0] for size in pictures]
+    assert [list(each.canvas) for each in placements] == expected
+    assert all(each.resized == each.canvas for each in placements)
+
+
+def test_lines_alone_and_in_a_batch_have_the_sizes_of_rapidocr() -> None:
+    with np.load(RAPIDOCR) as record:
+        lines, expected = record["lines"].tolist(), record["line_sizes"].tolist()
+    made = Preprocessor(port(OPEN), PreprocessConfig(size=(48, 0), min_side=320, **FOLLOWS), Settings())
+    pictures = [Picture(data=encoded(gradient(*size))) for size in lines]
+    alone, together = [made([picture]).placements[0] for picture in pictures], made(pictures).placements
+    assert [
+        [[each.resized[0], each.canvas[0]] for each in pair] for pair in zip(alone, together, strict=True)
+    ] == expected
+
+
+def test_padding_may_lie_between_two_pixel_values() -> None:
+    config = {"size": (4, 0), "min_side": 9, "fill": 127.5, "mean": [0.5], "std": [0.5], "resize": "letterbox"}
+    tensor = prepare(gradient(8, 8), OPEN, **config)
+    assert tensor.shape == (1, 3, 4, 9) and not tensor[..., 4:].any() and tensor[..., :4].any()
+
+
+def test_a_side_that_follows_is_squeezed_to_its_limit() -> None:
+    made = Preprocessor(port(OPEN), PreprocessConfig(size=(4, 0), max_side=6, **FOLLOWS), Settings())
+    found = made([Picture(data=encoded(gradient(*size))) for size in ((8, 8), (40, 8))])
+    assert [each.resized for each in found.placements] == [(4, 4), (6, 4)] and found.tensor.shape == (2, 3, 4, 6)
+
+
+def test_limits_of_a_huge_picture_are_bounded() -> None:
+    made = Preprocessor(port(OPEN), PreprocessConfig(resize="limit", min_side=736, max_pixels=10**6), Settings())
+    with pytest.raises(RequestTooLargeError, match="found 736000x736 after resizing to the limits of its sides"):
+        made([Picture(data=encoded(gradient(1000, 1)))])
+
+
 @pytest.mark.parametrize(
     ("shape", "config", "message"),
     [
+        (
+            (1, 3, None, None),
+            {"resize": "limit"},
+            "preprocess.resize: found 'limit' with neither, expected min_side or",
+        ),
+        ((1, 3, 4, 6), {"resize": "limit", "max_side": 9}, r"found 'limit' with size \[4, 6\], expected"),
+        ((1, 3, 4, 6), {"max_side": 9}, "preprocess.max_side: found with resize 'stretch', expected 'limit', or"),
         ((1, 3, None, None), {}, "preprocess.size: missing, and input 'in0' has dynamic height and width"),
         ((1, 3, 4, 6), {"size": (5, 5)}, r"preprocess.size: found \[5, 5\], expected \[4, 6\] as input 'in0' has it"),
         ((1, 1, 4, 6), {"color": "rgb"}, "preprocess.color: found 'rgb', but input 'in0' has 1 channels"),

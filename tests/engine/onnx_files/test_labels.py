@@ -41,3 +41,9 @@ _OTHERS = (
 @pytest.mark.parametrize("text", _OTHERS)
 def test_what_is_no_list_of_labels_is_left(tmp_path: Path, text: str) -> None:
     assert graph_with(tmp_path, names=text).labels == ()
+
+
+def test_the_dictionary_of_a_text_recogniser_keeps_its_spaces(tmp_path: Path) -> None:
+    assert graph_with(tmp_path, character="a\n\u3000\n'\n").labels == ("a", "\u3000", "'")
+    assert graph_with(tmp_path, character="a\r\nb").labels == ("a", "b")
+    assert graph_with(tmp_path, character="a\n\x1b[0m").labels == ()

@@ -55,8 +55,9 @@ def test_labels_that_cannot_be_read_are_refused(tmp_path: Path, name: str, messa
         ("a\u2028b\nc\x0cd\n".encode(), ("a\u2028b", "c\x0cd")),
         (b"\tcat \n  dog", ("cat", "dog")),
         (b"\ncat\n\ndog\n\n\n", ("", "cat", "", "dog")),
+        ("a\n\u3000\n\u3000\n".encode(), ("a", "\u3000", "\u3000")),
     ],
-    ids=["CRLF", "BOM", "WordNet", "not Latin", "odd separators", "blanks around", "blank lines"],
+    ids=["CRLF", "BOM", "WordNet", "not Latin", "odd separators", "blanks around", "blank lines", "wide spaces"],
 )  # fmt: skip
 def test_a_label_is_its_line(tmp_path: Path, content: bytes, expected: tuple[str, ...]) -> None:
     assert labels(tmp_path, content) == expected
