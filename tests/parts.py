@@ -26,6 +26,7 @@ REST: Final = (
     "client",  # a distribution of its own
     "deploy",
     "docs",
+    "engine/compiler/dynamic/test_racing.py",  # sessions at thirty sizes, in processes of their own
     "engine/compiler/kernels/test_million.py",  # every kernel with sizes of a million
     "engine/compiler/runtime/test_team.py",  # every order in which threads may run the team's protocol
     "engine/onnx_files/test_learning.py",  # exporters of other software

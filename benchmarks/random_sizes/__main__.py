@@ -10,10 +10,10 @@ answers are wrong has no times. With `--cache filled`, an earlier process of our
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
@@ -26,7 +26,7 @@ from app.measuring.contest import ALLOWED_SHARE, turns
 from benchmarks.engine_processes import EngineProcess
 from benchmarks.files import default_folder
 from benchmarks.machine import describe
-from benchmarks.random_sizes.networks import OPEN_NETWORKS, OpenNetwork
+from benchmarks.random_sizes.networks import OPEN_NETWORKS, OpenNetwork, export_missing
 from benchmarks.raw import Result
 from benchmarks.record import OURS
 from benchmarks.report import table
@@ -93,7 +93,8 @@ def measure(name: str, options: argparse.Namespace) -> list[Row]:
             for engine in _next(order, len(by_engine)):
                 _turn(by_engine[engine], members[engine], block)
         for row in rows:
-            row.largest_s = members[row.engine].ask({"shapes": [network.largest_shape()] * LARGEST}).get("times_s", [])
+            largest = [network.largest_shape()] * min(LARGEST, options.requests)
+            row.largest_s = members[row.engine].ask({"shapes": largest}).get("times_s", [])
         for row in rows:
             _check(row, members[row.engine])
     return rows
@@ -101,6 +102,8 @@ def measure(name: str, options: argparse.Namespace) -> list[Row]:
 
 _WORKER: Final = "benchmarks.random_sizes.worker"
 _FILLING: Final = 600
+_FILLING_S: Final = 20.0
+"""Requests that fill the cache, and the time after which there are no more: all templates are there long before."""
 
 
 def _next(order: Iterator[str], count: int) -> list[str]:
@@ -116,7 +119,10 @@ def _fill_cache(network: OpenNetwork, folder: Path, name: str, cores: Sequence[i
     random = np.random.default_rng(SEED + 1)
     arguments = [*_arguments(OURS, name, folder, cores), "--backend=compiled"]  # waits for what it compiles
     member = EngineProcess(arguments, len(cores), cache, _WORKER)
-    member.ask({"shapes": [network.draw_shape(random) for _ in range(_FILLING)]})
+    end = time.monotonic() + _FILLING_S
+    for _ in range(0, _FILLING, TURN_REQUESTS):
+        if time.monotonic() < end:
+            member.ask({"shapes": [network.draw_shape(random) for _ in range(TURN_REQUESTS)]})
     member.close()
 
 
@@ -221,7 +227,7 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, default=default_folder() / "random_sizes")
     parser.add_argument("--save", metavar="NAME", help="write benchmarks/raw/NAME.json")
     options = parser.parse_args()
-    _export_missing(options)
+    export_missing(options.networks, options.folder)
     rows: list[Row] = []
     for name in options.networks:
         rows += measure(name, options)
@@ -253,16 +259,6 @@ def _summary(row: Row, options: argparse.Namespace) -> dict[str, Any]:
         "bytes": row.bytes[:: max(1, len(row.bytes) // 10)],
         "ms": quantiles,
     }
-
-
-def _export_missing(options: argparse.Namespace) -> None:
-    missing = [name for name in options.networks if not (options.folder / name / "answers.npz").exists()]
-    if missing:
-        from benchmarks.random_sizes.export import export  # needs torch
-
-        for name in missing:
-            export(OPEN_NETWORKS[name], options.folder / name)
-            print(json.dumps({"exported": name}), file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -81,3 +83,14 @@ OPEN_NETWORKS: Final = {
     "bert_mini": OpenNetwork(network=replace(NETWORKS["bert_mini_128"], make="bert_mini_open"), axes=_TOKENS),
     "minilm": OpenNetwork(network=replace(NETWORKS["minilm_l6_128"], make="minilm_l6_open"), axes=_TOKENS),
 }
+
+
+def export_missing(names: Sequence[str], folder: Path) -> None:
+    """Write the files of networks that a folder lacks, for which torch is needed."""
+    missing = [name for name in names if not (folder / name / "answers.npz").exists()]
+    if missing:
+        from benchmarks.random_sizes.export import export
+
+        for name in missing:
+            export(OPEN_NETWORKS[name], folder / name)
+            print(f"{name}: exported", file=sys.stderr, flush=True)

@@ -149,7 +149,7 @@ class Cross(Composite):
             raise ShapeError("a cross product needs numbers", found="bool")
         if not shape:
             raise ShapeError("a cross product needs vectors", found="0-dim tensors")
-        if self.dim is None and not {3, None} & {*shape}:
+        if self.dim is None and not any(may_equal(dim, 3) for dim in shape):
             raise ShapeError("a cross product needs an axis of size 3", found=format_shape(shape))
         if self.dim is not None and not may_equal(shape[checked_axis(self.dim, len(shape))], 3):
             raise ShapeError("a cross product needs 3 components", found=shape[self.dim])

@@ -13,6 +13,7 @@ from docs.generate_onnx_conformance import REASONS, cases, stored_cases
 from engine.tensor import TensorSpec
 from tests.corpus_score import DEFAULT, load_compare
 from tests.engine.compiler.runtime.test_dynamic_shapes import picture_model, reader, text, text_model
+from tests.engine.graph.build import built, op
 from tests.engine.ir.symbolic_sweep import openings, sweep
 from tests.engine.layers.samples import Sample, all_samples
 from tests.engine.onnx_files.models import onnx
@@ -78,6 +79,15 @@ def test_shapes_of_onnx_files_follow_from_symbolic_sizes(tmp_path: Path) -> None
                 problems[case.name] = found.problem
     assert count >= 5
     assert not problems
+
+
+def test_a_cross_product_finds_its_axis_among_dynamic_sizes() -> None:
+    ports = [op("pnnx.Input", f"in_{k}", "", str(k)) for k in range(2)]
+    cross = op("torch.cross", "cross", "0 1", "2", dim=None)
+    graph = built(*ports, cross, op("pnnx.Output", "out", "2"), _0=(5, None), _1=(5, None))
+    found = sweep(graph, graph.inputs, [TensorSpec((5, 3), F32)] * 2)
+    assert found is not None
+    assert not found.problem
 
 
 @pytest.mark.parametrize(

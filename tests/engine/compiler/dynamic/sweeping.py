@@ -51,7 +51,7 @@ ENOUGH: Final = 12
 TRIES: Final = 80
 TOLERANCE: Final = 1e-4
 """Of the largest element of an output."""
-_REFUSALS = ("no operator of the graph has a kernel", "too many axes for machine code")
+REFUSALS = ("no operator of the graph has a kernel", "too many axes for machine code")
 _LEFT_OUT = ("randomness", "attention-sdpa_extremes")
 """Samples whose answers differ from run to run, or are decided by the last digit of a sum."""
 
@@ -90,9 +90,7 @@ def sweep(graph: engine.RuntimeGraph, inputs: Sequence[Array], seed: int = 0) ->
             template = builder._pipeline.template(specs, builder.host, cancellable_progress(silent), 1)
         except CompileError as error:
             return (
-                None
-                if any(each in str(error) for each in _REFUSALS)
-                else replace(outcome, problem=f"not made: {error}")
+                None if any(each in str(error) for each in REFUSALS) else replace(outcome, problem=f"not made: {error}")
             )
     env, opened = template.env, symbolic_specs(graph.inputs, specs)[1]
     outcome.guards = [f"{env.text_of(terms)} {relation} is {holds}" for (relation, terms), holds in env.guards.items()]
@@ -105,7 +103,7 @@ def sweep(graph: engine.RuntimeGraph, inputs: Sequence[Array], seed: int = 0) ->
     for number, draw in enumerate(islice(draws, TRIES)):
         if outcome.passed >= ENOUGH:
             break
-        others = [_evaluated(spec, env, draw) for spec in opened]
+        others = [evaluated(spec, env, draw) for spec in opened]
         if sum(math.prod(spec.sizes) for spec in others) > MOST_ELEMENTS:
             continue
         numbers = template.numbers(others)
@@ -113,10 +111,10 @@ def sweep(graph: engine.RuntimeGraph, inputs: Sequence[Array], seed: int = 0) ->
             outcome.missed += _takes(graph, others)
             continue
         given = [
-            _drawn(each, spec, (number, index)) for index, (each, spec) in enumerate(zip(inputs, others, strict=True))
+            drawn(each, spec, (number, index)) for index, (each, spec) in enumerate(zip(inputs, others, strict=True))
         ]
         try:
-            if not _are_small(graph.infer(others)):
+            if not are_small(graph.infer(others)):
                 continue
             with np.errstate(all="ignore"):
                 expected = as_outputs(execute(graph.plan, given))
@@ -140,7 +138,7 @@ def _run(
 ) -> str:
     """Return how the answer differs from the reference's, "" where it does not."""
     at_end = number % 2 == 0
-    memory.allocate = lambda size: _guarded_bytes(size, at_end)  # type: ignore[attr-defined]
+    memory.allocate = lambda size: guarded_bytes(size, at_end)  # type: ignore[attr-defined]
     held = [
         guarded_array(each, at_end=at_end, dtype=each.dtype.name) if each.size and not each.dtype.hasobject else each
         for each in given
@@ -157,18 +155,18 @@ def _run(
     if isinstance(expected, EngineError):
         return f"taken, where the reference refuses: {expected}"
     for index, (mine, theirs) in enumerate(zip(found, expected, strict=True)):
-        problem = _difference(mine, theirs)
+        problem = difference(mine, theirs)
         if problem:
             return f"output {index}: {problem}"
     return ""
 
 
-def _guarded_bytes(size: int, at_end: bool) -> Array:
+def guarded_bytes(size: int, at_end: bool) -> Array:
     values = np.full(max(1, -(-size // 4)), 0, np.float32)
     return guarded_array(values, at_end=at_end).view(np.uint8)[:size]
 
 
-def _difference(found: Array, expected: Array) -> str:
+def difference(found: Array, expected: Array) -> str:
     if (found.shape, found.dtype) != (expected.shape, expected.dtype):
         return f"{found.shape} {found.dtype}, not {expected.shape} {expected.dtype}"
     if expected.dtype.hasobject or expected.dtype.kind in "biuUS":
@@ -194,7 +192,7 @@ def _takes(graph: engine.RuntimeGraph, specs: Sequence[TensorSpec]) -> bool:
     return True
 
 
-def _are_small(found: Any) -> bool:
+def are_small(found: Any) -> bool:
     return all(
         not isinstance(each, TensorSpec) or not each.is_static or math.prod(each.sizes) <= 8 * MOST_ELEMENTS
         for each in found.values()
@@ -227,13 +225,13 @@ def _draws(hints: Sequence[int], seed: int) -> Iterator[list[int]]:
         yield from mixed
 
 
-def _evaluated(spec: TensorSpec, env: ShapeEnv, draw: Sequence[int]) -> TensorSpec:
+def evaluated(spec: TensorSpec, env: ShapeEnv, draw: Sequence[int]) -> TensorSpec:
     by_name = dict(zip(env.names, draw, strict=True))
     shape = tuple(by_name[repr(dim)] if isinstance(dim, Dim) else dim for dim in spec.shape)
     return TensorSpec(shape, spec.dtype)
 
 
-def _drawn(values: Array, spec: TensorSpec, seed: Sequence[int]) -> Array:
+def drawn(values: Array, spec: TensorSpec, seed: Sequence[int]) -> Array:
     """Return an input of these sizes, between the values of another."""
     if values.shape == spec.sizes:
         return values
@@ -340,24 +338,27 @@ def _enlarged(graph: engine.RuntimeGraph, inputs: Sequence[Array]) -> list[Array
         [LARGE[0] for _ in hints],
         [8 * each for each in hints],
     ):
-        specs = [_evaluated(each, env, draw) for each in opened]
+        specs = [evaluated(each, env, draw) for each in opened]
         count = sum(math.prod(spec.sizes) for spec in specs)
         if env.names and draw != hints and count <= MOST_ELEMENTS and _takes(graph, specs):
-            return [_drawn(each, spec, (0, k)) for k, (each, spec) in enumerate(zip(inputs, specs, strict=True))]
+            return [drawn(each, spec, (0, k)) for k, (each, spec) in enumerate(zip(inputs, specs, strict=True))]
     return None
 
 
-def _report(name: str, graph: engine.RuntimeGraph, inputs: Sequence[Array]) -> None:
+Check: TypeAlias = Callable[[engine.RuntimeGraph, Sequence[Array]], Outcome | None]
+
+
+def _report(check: Check, name: str, graph: engine.RuntimeGraph, inputs: Sequence[Array]) -> None:
     print(json.dumps({"begins": name, "is_graph": False}), flush=True)
     try:
-        found = sweep(graph, inputs)
+        found = check(graph, inputs)
     except Exception:
         found = Outcome(problem="raised: " + traceback.format_exc()[-1500:])
     if found is not None:
         print(json.dumps({"name": name, **asdict(found)}), flush=True)
 
 
-def main(group: str, first: int = 0, step: int = 1, most: int = 2) -> None:
+def report_all(check: Check, group: str, first: int = 0, step: int = 1, most: int = 2) -> None:
     """Write one line for every opening of every graph of a group."""
     with tempfile.TemporaryDirectory() as folder:
         for name, load in islice(graphs(group, Path(folder)), first, None, step):
@@ -379,8 +380,8 @@ def main(group: str, first: int = 0, step: int = 1, most: int = 2) -> None:
                     continue
                 for text, given in (("small", inputs), ("large", _enlarged(opened, inputs))):
                     if given is not None:
-                        _report(f"{name}, {opening}, {text}", opened, given)
+                        _report(check, f"{name}, {opening}, {text}", opened, given)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], *map(int, sys.argv[2:]))
+    report_all(sweep, sys.argv[1], *map(int, sys.argv[2:]))

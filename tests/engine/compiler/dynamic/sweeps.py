@@ -1,6 +1,6 @@
 """Sweeps in processes of their own, begun again behind what ended one.
 
-python -m tests.engine.compiler.dynamic.sweeps GROUP [FIRST [STEP [DYNAMIC_KERNELS]]]
+python -m tests.engine.compiler.dynamic.sweeps CHECK GROUP [FIRST [STEP [OPENINGS]]]
 """
 
 from __future__ import annotations
@@ -15,14 +15,18 @@ from typing import Any
 ROOT = Path(__file__).parents[4]
 
 
-def sweeps(group: str, first: int = 0, step: int = 1, most: int = 2) -> Iterator[dict[str, Any]]:
-    """Yield the outcome of every opening of every graph of a group, as ``sweeping`` writes it."""
+def sweeps(check: str, group: str, first: int = 0, step: int = 1, most: int = 2) -> Iterator[dict[str, Any]]:
+    """Yield the outcome of every opening of every graph of a group, as the module of a check writes it.
+
+    Args:
+        check: ``sweeping`` or ``racing``.
+    """
     is_ended = False
     while not is_ended:
         command = [
             sys.executable,
             "-m",
-            "tests.engine.compiler.dynamic.sweeping",
+            f"tests.engine.compiler.dynamic.{check}",
             group,
             *map(str, (first, step, most)),
         ]
@@ -43,5 +47,5 @@ def sweeps(group: str, first: int = 0, step: int = 1, most: int = 2) -> Iterator
 
 
 if __name__ == "__main__":
-    for outcome in sweeps(sys.argv[1], *map(int, sys.argv[2:])):
+    for outcome in sweeps(*sys.argv[1:3], *map(int, sys.argv[3:])):
         print(json.dumps(outcome), flush=True)

@@ -22,6 +22,6 @@ GROUPS = [
 @pytest.mark.parametrize("group", GROUPS)
 def test_templates_are_right_for_all_sizes_that_pass_their_guards(group: str) -> None:
     step = 1 if IS_NIGHTLY else STEPS.get(group, 1)
-    found = list(sweeps(group, 0, step, DYNAMIC_KERNELS))
+    found = list(sweeps("sweeping", group, 0, step, DYNAMIC_KERNELS))
     assert any(each.get("passed", 0) > 1 for each in found)
     assert not {each["name"]: each["problem"] for each in found if each["problem"]}
