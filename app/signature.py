@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 import engine
 from app.arrays import dtype_name
 from app.errors import InputMismatchError
-from app.images.decode import Picture
+from app.images.decoded import PictureSource
 from app.messages import cut, quoted
 from app.text.text import Texts
 
 # Value of an input: a tensor, images that preprocessing turns into one, or texts that become all inputs.
-Input: TypeAlias = NDArray[Any] | tuple[Picture, ...] | Texts
+Input: TypeAlias = NDArray[Any] | tuple[PictureSource, ...] | Texts
 Inputs: TypeAlias = dict[str, Input]
 
 _ADVICE: Final = "; to send pictures, set [preprocess] in the model's config.toml"

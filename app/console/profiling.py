@@ -16,8 +16,8 @@ import engine
 from app.errors import ConfigError, InvalidRequestError, NotFoundError
 from app.memory.reservation import check, running, would_fit
 from app.messages import cut, quoted
-from app.models.folder.config import check_links
 from app.models.folder.repository import ModelFiles
+from app.models.folder.toml import check_links
 from app.models.model import Model
 from app.models.request import InferRequest
 from app.models.sessions import cache_of

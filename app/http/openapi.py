@@ -279,7 +279,7 @@ def _add_examples(path: dict[str, Any], versions: list[Version], *, named: bool)
     examples = {
         f"{status} {title}": {"summary": title, "x-status": status, "value": value}
         for version in versions
-        if version.model is not None
+        if isinstance(version.model, Model)
         for title, status, value in _examples(version.model, named)
     }
     if named:

@@ -175,6 +175,14 @@ class Picture(NamedTuple):
     data: bytes | bytearray | memoryview
     label: str = "the picture"
 
+    def open(self, *, max_pixels: int) -> OpenPicture:
+        """Read the header.
+
+        Raises:
+            ServiceError: as ``OpenPicture``.
+        """
+        return OpenPicture(self, max_pixels=max_pixels)
+
 
 class OpenPicture:
     """Picture whose header was read; ``size`` is (width, height) when upright. Pixels are decoded on demand.

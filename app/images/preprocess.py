@@ -25,7 +25,8 @@ from app.images.config import (
     pixel_values,
     takes_pictures,
 )
-from app.images.decode import SMALL_PIXELS, Mode, OpenPicture, Picture, is_small, make_ready
+from app.images.decode import SMALL_PIXELS, Mode, Picture, is_small, make_ready
+from app.images.decoded import PictureSource
 from app.images.placement import Placement, following_canvas, limited_canvas, place, rounded_up
 from app.memory.reservation import charge, charged, check
 from app.settings import Settings
@@ -72,12 +73,12 @@ class Preprocessor:
         make_ready()
 
     def __call__(
-        self, pictures: Sequence[Picture], admit: Callable[[NDArray[Any]], None] = lambda batch: None
+        self, pictures: Sequence[PictureSource], admit: Callable[[NDArray[Any]], None] = lambda batch: None
     ) -> Prepared:
         """Decode, resize and normalise a batch, one picture at a time to hold only one decoded picture.
 
         Args:
-            pictures: batch of encoded pictures.
+            pictures: batch of pictures, most of them encoded.
             admit: called with the batch before anything is decoded; raises if a batch of that shape will not be run.
         """
         if len(pictures) > self._settings.max_images:
@@ -91,7 +92,7 @@ class Preprocessor:
         for index, picture in enumerate(pictures):
             check()
             before = time.perf_counter()
-            opened = OpenPicture(picture, max_pixels=self._max_pixels)
+            opened = picture.open(max_pixels=self._max_pixels)
             placement = place(opened.size, canvas or self._canvas(picture, opened.size), self.config)
             if batch is None:
                 batch = self._empty(len(pictures), placement.canvas)
@@ -109,14 +110,16 @@ class Preprocessor:
         total_s = time.perf_counter() - start
         return Prepared(tensor=batch, placements=tuple(placements), decode_s=decode_s, preprocess_s=total_s - decode_s)
 
-    def is_light(self, pictures: Sequence[Picture]) -> bool:
+    def is_light(self, pictures: Sequence[PictureSource]) -> bool:
         """Return whether preprocessing is cheap: one picture, small as encoded and as the network's input."""
         size = self.example_size
-        return len(pictures) == 1 and size is not None and math.prod(size) <= SMALL_PIXELS and is_small(pictures[0])
+        if len(pictures) != 1 or size is None or math.prod(size) > SMALL_PIXELS:
+            return False
+        return isinstance(pictures[0], Picture) and is_small(pictures[0])
 
-    def open(self, picture: Picture) -> Image.Image:
+    def open(self, picture: PictureSource) -> Image.Image:
         """Return the picture upright at full size as RGB."""
-        opened = OpenPicture(picture, max_pixels=self._max_pixels)
+        opened = picture.open(max_pixels=self._max_pixels)
         charge(opened.cost("RGB", opened.size))
         return opened.decode("RGB", self._background, opened.size)
 
@@ -125,11 +128,11 @@ class Preprocessor:
         """Return (height, width) of the network's input, or None if it depends on the picture."""
         return None if self.config.follows else self.config.size
 
-    def _widest(self, pictures: Sequence[Picture]) -> tuple[int, int] | None:
+    def _widest(self, pictures: Sequence[PictureSource]) -> tuple[int, int] | None:
         """Return the canvas that holds every picture of a batch; smaller ones lie at its top left."""
         canvases = []
         for picture in pictures:
-            canvas = following_canvas(OpenPicture(picture, max_pixels=self._max_pixels).size, self.config)
+            canvas = following_canvas(picture.open(max_pixels=self._max_pixels).size, self.config)
             self._check_grown(picture, canvas, f"resizing to {list(self.config.size or ())}")
             canvases.append(canvas)
         return (max(width for width, _ in canvases), max(height for _, height in canvases)) if canvases else None
@@ -140,7 +143,7 @@ class Preprocessor:
         half = 0 if self.config.resize == "none" else half_resized(size, placement.canvas)
         return 4 * half + canvas * (16 + self._dtype.itemsize)
 
-    def _canvas(self, picture: Picture, size: tuple[int, int]) -> tuple[int, int]:
+    def _canvas(self, picture: PictureSource, size: tuple[int, int]) -> tuple[int, int]:
         if self.config.resize == "limit":
             canvas = limited_canvas(size, self.config)
             self._check_grown(picture, canvas, "resizing to the limits of its sides")
@@ -158,12 +161,12 @@ class Preprocessor:
             )
         return canvas
 
-    def _grown(self, picture: Picture, size: tuple[int, int]) -> tuple[int, int]:
+    def _grown(self, picture: PictureSource, size: tuple[int, int]) -> tuple[int, int]:
         width, height = (rounded_up(side, self.config.multiple) for side in size)
         self._check_grown(picture, (width, height), f"growing to multiples of {self.config.multiple}")
         return width, height
 
-    def _check_grown(self, picture: Picture, canvas: tuple[int, int], by: str) -> None:
+    def _check_grown(self, picture: PictureSource, canvas: tuple[int, int], by: str) -> None:
         if canvas[0] * canvas[1] > self._max_pixels:
             raise RequestTooLargeError(
                 f"{picture.label} has too many pixels: found {canvas[0]}x{canvas[1]} after {by}, expected at most"
@@ -243,7 +246,7 @@ def _repeat_edges(pixels: NDArray[np.uint8], canvas: tuple[int, int]) -> NDArray
     return np.pad(pixels, growth, mode="edge")
 
 
-def _sizes_differ(picture: Picture, found: tuple[int, int], expected: tuple[int, int]) -> InputMismatchError:
+def _sizes_differ(picture: PictureSource, found: tuple[int, int], expected: tuple[int, int]) -> InputMismatchError:
     return InputMismatchError(
         f"{picture.label} has a different size than the first: found {found[0]}x{found[1]},"
         f" expected {expected[0]}x{expected[1]} (this model needs pictures of equal size)"

@@ -23,6 +23,7 @@ from typing import Any, Final, Protocol, TypeAlias
 import orjson
 
 import engine
+from app.models.model import Model
 from app.models.registry.store import Store
 from app.models.registry.version import State, Version
 from app.models.statistics import ITEM_BOUNDS, TIME_BOUNDS, Statistics
@@ -282,6 +283,7 @@ def _of_version(version: Version, idle_histograms: bool) -> Iterator[tuple[str, 
     yield "running_requests", version.scheduler.running
     if (model := version.model) is not None:
         yield "model_load_seconds", version.load_s
+    if isinstance(model, Model):
         if model.session.compiler_defects:
             yield "compiler_defects_total", model.session.compiler_defects
         if (verification := model.verification) is not None:

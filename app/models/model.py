@@ -22,9 +22,10 @@ from app.models.batcher import Batcher, tune
 from app.models.folder.config import ModelConfig
 from app.models.folder.layout import WARMUP
 from app.models.postprocessing import Postprocessing
-from app.models.request import Decoded, InferRequest, InferResult, Prepared, Ran
+from app.models.request import Decoded, InferRequest, InferResult, Prepared, Ran, requested_outputs
 from app.models.response_cache import open_cache
 from app.models.runs import Runs, Verification
+from app.models.servable import BatchAxes
 from app.models.sessions import open_session
 from app.models.statistics import Timing, account
 from app.models.warmup import example_inputs, partly_known, read_warmup
@@ -45,6 +46,7 @@ _BRIEF_BYTES: Final = 1 << 14
 _REPEATS: Final = 5
 _MAYBE_S: Final = 50e-3
 _PROBABLY_S: Final = 1e-3
+T = TypeVar("T")
 
 
 class InlinePolicy:
@@ -125,6 +127,7 @@ class Model:
         tokenizer: Path | None = None,
     ) -> None:
         self.name = name
+        self.task = config.task
         self.config = config
         # Labels of the config take precedence over those of the file.
         self.labels = labels = labels if labels is not None else graph.labels or None
@@ -177,8 +180,8 @@ class Model:
         Raises:
             ServiceError: the request does not fit the model.
         """
-        options = self.postprocessing.options(request)
-        wanted = self.postprocessing.requested(request.outputs)
+        options = self.postprocessing.options(request.parameters)
+        wanted = requested_outputs(self.signature, request.outputs)
         decoded = self.decode(request) if decoded is None else decoded
         if request.draw:
             self.postprocessing.check_drawable(decoded.inputs)
@@ -230,6 +233,52 @@ class Model:
             else not isinstance(value, Texts)
             for value in inputs.values()
         )
+
+    @property
+    def finding(self) -> Any:
+        """Return the type of the prediction for one item, None without predictions."""
+        return self.postprocessing.finding
+
+    @property
+    def parameters(self) -> Mapping[str, str]:
+        """Return the parameters of a request, with their descriptions."""
+        return self.postprocessing.parameters
+
+    @property
+    def can_draw(self) -> bool:
+        """Return whether predictions can be drawn."""
+        return self.postprocessing.can_draw
+
+    @property
+    def batch_axes(self) -> BatchAxes:
+        """Return the dimensions that hold the batch, where other sizes than the file's are allowed."""
+        batching = self.session.batching
+        return (batching.inputs, batching.outputs or ()) if batching.mode != "fixed" else ((), ())
+
+    @property
+    def run_items(self) -> int:
+        """Return the largest number of items that one run should have."""
+        return self.batcher.config.most
+
+    def check_parameters(self, parameters: Mapping[str, Any]) -> None:
+        """Raise unless a request may have these parameters.
+
+        Raises:
+            InvalidRequestError: a parameter is unknown, or its value is out of range.
+        """
+        self.postprocessing.options(parameters)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the operators of the graph, and how they run."""
+        return self.session.describe()
+
+    def call(self, request: InferRequest, encode: Callable[[InferResult], T]) -> Call[T]:
+        """Return the steps of a request for the scheduler."""
+        return Call(self, request, encode)
+
+    def use(self) -> None:
+        """Note that a request was answered, and start pending batch-size tuning."""
+        self.batcher.use()
 
     def forget(self) -> None:
         """Drop the cached outputs and cache no more, because another version takes over."""
@@ -395,9 +444,6 @@ class Model:
         """Reject a run that will not fit in memory before its pictures are decoded; their sizes are known already."""
         known = {other: value for other, value in inputs.items() if isinstance(value, np.ndarray)}
         would_fit(self.session.estimate_bytes({**known, name: batch}))
-
-
-T = TypeVar("T")
 
 
 class Call(Generic[T]):

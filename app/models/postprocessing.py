@@ -12,9 +12,8 @@ from PIL import Image
 from app.errors import InputMismatchError, NotAcceptableError
 from app.images.placement import Placement
 from app.images.preprocess import Preprocessor
-from app.messages import cut, quoted
 from app.models.folder.config import ModelConfig
-from app.models.request import InferRequest, InferResult, Prepared, Ran, batch_of
+from app.models.request import InferResult, Prepared, Ran, batch_of
 from app.signature import Inputs, Signature
 from app.tasks.registry import find_task
 from app.tasks.task import DrawingTask, Finding, Outputs, TaskContext, TextTask
@@ -49,7 +48,6 @@ class Postprocessing:
         self._config = config
         self._signature = signature
         self._preprocessor = preprocessor
-        self._output_names = signature.output_names
         task = find_task(config.task)
         self._task = task(config.table(task), TaskContext(signature=signature, labels=labels, tokenizer=tokenizer))
 
@@ -58,39 +56,23 @@ class Postprocessing:
         """Return whether predictions can be drawn."""
         return isinstance(self._task, DrawingTask)
 
-    def options(self, request: InferRequest) -> Any:
-        """Return the task's options with the request's parameters.
+    @property
+    def finding(self) -> Any:
+        """Return the type of the prediction for one item, None without predictions."""
+        return self._task.FINDING
+
+    @property
+    def parameters(self) -> Mapping[str, str]:
+        """Return the task's parameters of a request."""
+        return self._task.PARAMETERS
+
+    def options(self, parameters: Mapping[str, Any]) -> Any:
+        """Return the task's options with the parameters of a request.
 
         Raises:
             InvalidRequestError: the task does not have a parameter.
         """
-        return self._task.options(request.parameters)
-
-    def requested(self, outputs: tuple[str, ...] | bool | None) -> tuple[str, ...] | None:
-        """Return the names of requested raw outputs as the request spells them; None for the default.
-
-        Raises:
-            InputMismatchError: the model has no such output, or one is named twice, by its name and an alias.
-        """
-        if outputs is None:
-            return None
-        names = self._output_names
-        if isinstance(outputs, bool):
-            return names if outputs else ()
-        seen: set[str] = set()
-        for name in outputs:
-            port = self._signature.output(name)
-            if port is not None and port.name in seen:
-                raise InputMismatchError(f"output '{port.name}': found twice, expected once", found=name)
-            if port is not None:
-                seen.add(port.name)
-            else:
-                raise InputMismatchError(
-                    f"unknown output: found '{cut(name)}', expected one of {quoted(names)}",
-                    found=name,
-                    expected=list(names),
-                )
-        return outputs
+        return self._task.options(parameters)
 
     def check_drawable(self, inputs: Inputs) -> None:
         """Raise if the request asks for an impossible drawing, before anything runs.

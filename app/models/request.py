@@ -8,7 +8,9 @@ from typing import Any, Final, NamedTuple
 
 from numpy.typing import NDArray
 
+from app.errors import InputMismatchError
 from app.images.placement import Placement
+from app.messages import cut, quoted
 from app.models.statistics import Timing
 from app.scheduling.job import DEFAULT_PRIORITY
 from app.signature import Inputs, Signature
@@ -122,6 +124,33 @@ class Ran(NamedTuple):
     batch: int
     is_first: bool = True
     rest: tuple[Ran, ...] = ()
+
+
+def requested_outputs(signature: Signature, outputs: tuple[str, ...] | bool | None) -> tuple[str, ...] | None:
+    """Return the names of requested raw outputs as the request spells them; None for the default.
+
+    Raises:
+        InputMismatchError: the model has no such output, or one is named twice, by its name and an alias.
+    """
+    if outputs is None:
+        return None
+    names = signature.output_names
+    if isinstance(outputs, bool):
+        return names if outputs else ()
+    seen: set[str] = set()
+    for name in outputs:
+        port = signature.output(name)
+        if port is not None and port.name in seen:
+            raise InputMismatchError(f"output '{port.name}': found twice, expected once", found=name)
+        if port is not None:
+            seen.add(port.name)
+        else:
+            raise InputMismatchError(
+                f"unknown output: found '{cut(name)}', expected one of {quoted(names)}",
+                found=name,
+                expected=list(names),
+            )
+    return outputs
 
 
 def batch_of(arrays: Iterable[Any]) -> int:

@@ -9,6 +9,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from app.codec.answers import dump_json
+from app.models.model import Model
 from app.models.registry.version import Entry, State, Version
 from app.render.table import aligned
 from app.serving.dataplane import DataPlane
@@ -61,7 +62,7 @@ def _lines(entry: Entry, plane: DataPlane, url: str) -> Iterator[str]:
     if picture is not None and model.signature.picture_input is not None:
         kind = _PICTURES[picture.suffix.lower()]
         yield f"curl -s --data-binary {shlex.quote(f'@{picture}')} -H 'content-type: {kind}'{key} {target}"
-    zeros = model.example_inputs()
+    zeros = model.example_inputs() if isinstance(model, Model) else None
     if zeros is not None and sum(array.size for array in zeros.values()) <= _MAX_ELEMENTS:
         body = dump_json({"inputs": {name: array.tolist() for name, array in zeros.items()}}).decode()
         yield f"curl -s -H 'content-type: application/json' -d {shlex.quote(body)}{key} {target}"

@@ -22,15 +22,16 @@ from app.errors import ConfigError, DeadlineExceededError, InferenceFailedError,
 from app.memory.machine import Trimmer, budget_bytes
 from app.memory.reservation import MemoryBudget
 from app.messages import cut
-from app.models.model import Call, Model
+from app.models.model import Model
 from app.models.registry.commands import ModelCommands
 from app.models.registry.store import Store
 from app.models.registry.version import State, Version
 from app.models.registry.watch import Watcher
 from app.models.request import InferRequest, InferResult
+from app.models.servable import Servable
 from app.models.statistics import account
 from app.remote import open_store
-from app.scheduling.job import DEFAULT_PRIORITY
+from app.scheduling.job import DEFAULT_PRIORITY, Work
 from app.scheduling.scheduler import Scheduler
 from app.serving.control import Commands, Control
 from app.settings import Settings
@@ -270,8 +271,13 @@ class DataPlane:
             raise
 
     async def run_on_model(self, version: Version, work: Callable[[Model], T], deadline: float) -> T:
-        """Return the result of work that uses the model, queued with its requests and done in its threads."""
-        with _Accounting(version) as model:
+        """Return the result of work that uses the model's graph, queued with its requests and done in its threads.
+
+        Raises:
+            InvalidRequestError: the model is a pipeline.
+        """
+        model = version.network
+        with _Accounting(version):
             return await version.scheduler.call(partial(work, model), deadline)
 
     def _load(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -298,7 +304,7 @@ class _Accounting:
         self._version = version
         self._began = time.perf_counter()
 
-    def __enter__(self) -> Model:
+    def __enter__(self) -> Servable:
         version = self._version
         if version.model is None:  # Store.version returns ready versions only
             raise InferenceFailedError(f"model '{version.name}' is not loaded")
@@ -322,15 +328,15 @@ class _Accounting:
             raise error from exc
 
 
-def _call(version: Version, model: Model, request: InferRequest, encode: Callable[[Answer], T]) -> Call[T]:
-    return Call(model, request, partial(_encoded, encode, version.name, version.number))
+def _call(version: Version, model: Servable, request: InferRequest, encode: Callable[[Answer], T]) -> Work:
+    return model.call(request, partial(_encoded, encode, version.name, version.number))
 
 
 def _counted(version: Version, encoded: T, result: InferResult) -> T:
     """Count a successful request and return its answer."""
     version.statistics.succeeded(result.timing, result.items, result.batch, is_first=result.is_first)
     if version.model is not None:
-        version.model.batcher.use()
+        version.model.use()
     if (asked := account.get()) is not None:
         asked.items, asked.timing = result.items, result.timing
     return encoded

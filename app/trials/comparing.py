@@ -188,8 +188,7 @@ def _entry(text: str, find: Callable[[str, int | str | None], Version], settings
     if match is None:
         raise InvalidRequestError(f"entries: found '{cut(text)}', expected MODEL:VERSION:compiled or reference:THREADS")
     version = find(match["model"], read_version(match["version"] or None))
-    assert version.model is not None  # Store.version returns ready versions only
-    served = as_served(version.model.session, threads).build
+    served = as_served(version.network.session, threads).build
     wanted = int(match["threads"]) if match["threads"] else served.threads
     if not 1 <= wanted <= threads:
         raise InvalidRequestError(f"entries: found {wanted} threads, expected 1 to {threads}")
@@ -199,7 +198,9 @@ def _entry(text: str, find: Callable[[str, int | str | None], Version], settings
     else:
         passes = tuple(name for name in engine.PASS_NAMES if name in settings.passes_off)
         build = Build(threads=wanted, winograd=settings.winograd, passes_off=passes)
-    return Entry(name=version.name, version=version.number, model=version.model, build=build, is_served=build == served)
+    return Entry(
+        name=version.name, version=version.number, model=version.network, build=build, is_served=build == served
+    )
 
 
 def _each_once(entries: Sequence[Entry]) -> list[Entry]:

@@ -99,7 +99,10 @@ ALLOWED: dict[str, set[str]] = {
     "app.scheduling": BASICS | {"app.memory"},
     "app.models": BASICS
     | {"app.images", "app.python_files", "app.memory", "app.progress", "app.scheduling", "app.signature", "app.tasks"}
-    | {"app.arrays", "app.text"},
+    | {"app.arrays", "app.text", "app.pipelines"},
+    "app.pipelines": BASICS
+    | {"app.arrays", "app.images", "app.memory", "app.scheduling", "app.signature", "app.text"}
+    | {"app.models.request", "app.models.servable", "app.models.statistics"},
     "app.trials": BASICS | {"app.codec", "app.measuring", "app.memory", "app.models"},
     "app.console": BASICS | {"app.images", "app.memory", "app.models", "app.render", "app.serving"},
     "app.remote": BASICS | {"app.models.folder.layout"},
@@ -134,6 +137,7 @@ ALLOWED: dict[str, set[str]] = {
         "app.memory",
         "app.metrics",
         "app.models",
+        "app.pipelines",
         "app.render",
         "app.serving",
         "app.scheduling",

@@ -19,6 +19,7 @@ import engine
 from app.errors import QueueFullError
 from app.http.progress_events import STREAMED, EventStream, format_event
 from app.http.schemas import REFUSED
+from app.models.model import Model
 from app.models.registry.counters import VersionCounters
 from app.models.registry.index import details
 from app.models.registry.version import Version
@@ -51,7 +52,8 @@ def pulse(plane: DataPlane) -> dict[str, Any]:
 def _figures(version: Version, counted: VersionCounters) -> dict[str, Any]:
     if version.model is None:
         return {}
-    weights, operators = _size(version.model.session)
+    is_network = isinstance(version.model, Model)
+    weights, operators = _size(version.network.session) if is_network else (0, 0)
     return {
         "times": list(counted.statistics.buckets.total),
         "batches": {str(size): batches.count for size, batches in sorted(counted.statistics.batches.items())},

@@ -23,6 +23,8 @@ from app.http.schemas import REFUSED, VersionNumber
 from app.messages import cut
 from app.models.model import Model
 from app.models.registry.version import Version
+from app.models.servable import Servable
+from app.pipelines.config import MAX_STEPS
 from app.render import MEDIA_TYPES, render, with_times
 from app.serving.dataplane import DataPlane
 
@@ -103,9 +105,8 @@ async def attribute(
     """Minimum, maximum, mean, standard deviation, histogram and first values of an operator's attribute."""
     plane = dataplane(request)
     found, deadline = plane.store.version(name, read_version(version)), plane.deadline()
-    assert found.model is not None  # Store.version returns ready versions only
-    key = (found.model, "attribute", operator, attribute)
-    rows = {op.name: op for op in found.model.session.graph.operators}
+    key = (found.network, "attribute", operator, attribute)
+    rows = {op.name: op for op in found.network.session.graph.operators}
     if operator not in rows or attribute not in rows[operator].attributes:
         raise NotFoundError(f"model '{name}' has no operator '{cut(operator)}' with an attribute '{cut(attribute)}'")
     array = rows[operator].attributes[attribute].data
@@ -124,7 +125,7 @@ async def _graph(plane: DataPlane, name: str | None, look: _Look) -> Response:
         draw: Callable[[], bytes] = partial(_text, version)
     else:
         times = await plane.run_on_model(version, Model.profile, deadline) if look.profile else []
-        cost = _OPERATOR_BYTES * len(model.session.graph.operators)
+        cost = _OPERATOR_BYTES * _operators(model)
         media_type = MEDIA_TYPES.get(look.format, _JSON_TYPE)
         draw = partial(_drawn, version, times, look)
     # Measured times belong to one request; everything else is shared.
@@ -146,10 +147,13 @@ def _charged(plane: DataPlane, text: bytes, media_type: str) -> Response:
         return ChargedResponse([text], reservation, media_type)
 
 
+def _operators(model: Servable) -> int:
+    return len(model.session.graph.operators) if isinstance(model, Model) else MAX_STEPS
+
+
 def _size(version: Version) -> int:
     if engine.is_onnx(version.files.param):
-        assert version.model is not None  # Store.version returns ready versions only
-        return min(_MAX_TEXT_BYTES, _OPERATOR_BYTES * len(version.model.session.graph.operators))
+        return min(_MAX_TEXT_BYTES, _OPERATOR_BYTES * _operators(version.network))
     try:
         return min(_MAX_TEXT_BYTES, version.files.param.stat().st_size)
     except OSError:
@@ -158,10 +162,9 @@ def _size(version: Version) -> int:
 
 
 def _text(version: Version) -> bytes:
-    """Return the param file in the store; for an ONNX model the equivalent one."""
+    """Return the file in the store: pair or pipeline; for an ONNX model the equivalent pair."""
     if engine.is_onnx(version.files.param):
-        assert version.model is not None  # Store.version returns ready versions only
-        return version.model.session.graph.text().encode()
+        return version.network.session.graph.text().encode()
     try:
         version.files.check_links()
         return engine.read_file(version.files.param, _MAX_TEXT_BYTES)
@@ -172,5 +175,5 @@ def _text(version: Version) -> bytes:
 def _description(version: Version, times: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the engine's description under the store's name, with the measured times."""
     assert version.model is not None  # Store.version returns ready versions only
-    description = with_times(version.model.session.describe(), times)
+    description = with_times(version.model.describe(), times)
     return {**description, "name": version.name, "version": version.number}

@@ -205,7 +205,7 @@ def _possible(plane: DataPlane, merged: _MergedParameters, media_type: str, acce
     offered: Sequence[str] = _OFFERED
     model = plane.store.version(merged.model, merged.version).model
     assert model is not None  # Store.version returns ready versions only
-    if media_type == PNG and not model.postprocessing.can_draw:
+    if media_type == PNG and not model.can_draw:
         offered = (JSON, NPZ)
     if media_type == NPY:
         wanted = merged.outputs if isinstance(merged.outputs, tuple) else model.signature.output_names

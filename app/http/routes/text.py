@@ -243,7 +243,7 @@ def _version(plane: DataPlane, name: str | None, tasks: Sequence[str]) -> Versio
         if len(fitting) == 1:
             name = fitting[0]
     version = plane.store.version(name, None)
-    task = "tensor" if version.model is None else version.model.config.task
+    task = "tensor" if version.model is None else version.model.task
     if task not in tasks:
         raise InputMismatchError(
             f"model '{version.name}': found task '{cut(task)}', expected {quoted(tasks)} for this route"

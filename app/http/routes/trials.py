@@ -23,7 +23,6 @@ from app.http.progress_events import STREAMED, BackgroundWork, Report
 from app.http.responses import json_response
 from app.http.schemas import REFUSED, VersionNumber
 from app.messages import explain_validation
-from app.models.model import Model
 from app.models.registry.version import Version
 from app.models.request import InferRequest
 from app.serving.dataplane import DataPlane
@@ -63,14 +62,13 @@ async def tunable(request: Request, name: str, version: VersionNumber = None) ->
     """Show how the model runs now, and which alternatives can be measured."""
     plane = dataplane(request)
     found = plane.store.version(name, read_version(version))
-    assert found.model is not None  # Store.version returns ready versions only
-    session, threads = found.model.session, plane.budget.threads
+    session, threads = found.network.session, plane.budget.threads
     return json_response(
         {
             "model": name, "version": found.number, "served": as_served(session, threads).describe(),
             "threads": usual_threads(threads), "most_threads": threads, "passes": list(engine.PASS_NAMES),
             "most_candidates": MAX_CANDIDATES, "most_batch": MAX_BATCH,
-            "needs_sample": found.model.example_inputs() is None,
+            "needs_sample": found.network.example_inputs() is None,
         }
     )  # fmt: skip
 
@@ -89,11 +87,10 @@ async def tuning(request: Request, name: str, version: VersionNumber = None) -> 
     found = plane.store.version(name, read_version(version))
 
     def work(report: Report, cancelled: Callable[[], bool]) -> None:
-        assert found.model is not None  # Store.version returns ready versions only
         sample = _sample(plane, found, grid.sample)
         log.info("tuning model '%s' version %d: %d candidates", name, found.number, len(candidates))
         try:
-            tune(name, found.model.session, candidates, sample, grid.seconds, around(plane, cancelled), report)
+            tune(name, found.network.session, candidates, sample, grid.seconds, around(plane, cancelled), report)
         finally:
             log.info("tuning of model '%s' version %d has ended", name, found.number)
 
@@ -152,8 +149,7 @@ def _read(body: bytes) -> Grid:
 
 def _sample(plane: DataPlane, version: Version, name: str | None) -> list[NDArray[Any]]:
     """Return one item to run the model on."""
-    assert version.model is not None  # Store.version returns ready versions only
-    model: Model = version.model
+    model = version.network
     if name is None:
         return example(model)
     message = parse(*read_sample(plane.store.entry(version.name).files, name), plane.settings)

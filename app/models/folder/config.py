@@ -6,10 +6,7 @@ Defaults that depend on the model (size and colours of pictures) are None and fi
 from __future__ import annotations
 
 import functools
-import os
-import re
-import tomllib
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Set
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -18,46 +15,19 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, cr
 
 from app.errors import ConfigError
 from app.images.config import PreprocessConfig
-from app.messages import brief, did_you_mean, explain_validation, safe_text
+from app.messages import brief, safe_text
 from app.models.folder.layout import CONFIG, MAX_VERSION, TAG_RULE, is_tag
+from app.models.folder.toml import check_links, problems, read_toml
 from app.scheduling.config import BatchingConfig
 from app.schema import Section
 from app.tasks.registry import TASKS
 from app.tasks.task import Task
 from app.text.config import TextConfig
-from app.text_files import read_text
 
-# Enough for the names of a hundred thousand classes; parsing takes at most a second.
-MAX_BYTES: Final = 2**20
 MAX_VERSIONS: Final = 1000
 MAX_TAGS: Final = 100
-_MAX_DOTS: Final = 32
-# A string may lack its end: each possible beginning matches, so that matching stays linear.
-_STRING: Final = re.compile(
-    r'''"""[\s\S]*?(?:"""|\Z)|\'{3}[\s\S]*?(?:\'{3}|\Z)|"(?:[^"\\\n]|\\.)*"?|'[^'\n]*'?|#[^\n]*'''
-)
 Version = Annotated[int, Field(ge=1, le=MAX_VERSION)]
-_BETWEEN_KEYS: Final = re.compile(r"[=,\[\]{}\n]")
-_MAX_PROBLEMS: Final = 10
 _MAX_VALUE: Final = 100
-
-
-def check_links(path: Path, roots: Iterable[Path]) -> Path:
-    """Return the path if its target lies below one of the roots.
-
-    Raises:
-        ConfigError: it does not.
-    """
-    try:
-        real = Path(os.path.realpath(path))
-    except ValueError:  # a NUL byte; reading the file reports it
-        return path
-    if not any(real.is_relative_to(os.path.realpath(root)) for root in roots):
-        raise ConfigError(
-            f"'{safe_text(path.name, 100)}' is a link, or behind a link, to a place outside the model's folder,"
-            " expected a file inside it"
-        )
-    return path
 
 
 def _tag(name: str) -> str:
@@ -195,7 +165,7 @@ def read_config(folder: Path, roots: Iterable[Path] = ()) -> ModelConfig:
         ConfigError: the message names file and key, what was found and what was expected.
     """
     try:
-        return config_type().model_validate(_parse(check_links(folder / CONFIG, roots or (folder,))))
+        return config_type().model_validate(read_toml(check_links(folder / CONFIG, roots or (folder,))))
     except ConfigError as exc:
         raise ConfigError(f"{CONFIG}: {exc}") from None
     except ValidationError as exc:
@@ -222,47 +192,8 @@ def parse_config(text: str) -> ModelConfig:
         raise ConfigError("config: nested too deeply") from None
 
 
-def _parse(path: Path) -> dict[str, Any]:
-    if not os.path.lexists(path):
-        return {}
-    text = read_text(path, MAX_BYTES)
-    # The parser takes time proportional to the square of the number of a key's parts.
-    if any(part.count(".") > _MAX_DOTS for part in _BETWEEN_KEYS.split(_STRING.sub("", text))):
-        raise ConfigError("nested too deeply")
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as exc:
-        raise ConfigError(safe_text(str(exc))) from None
-    except ValueError as exc:  # a number with more digits than Python reads
-        raise ConfigError(f"found a value that cannot be read: {safe_text(str(exc), _MAX_VALUE)}") from None
-
-
 def _problems(exc: ValidationError) -> list[str]:
-    """Return one sentence per invalid key; for union types only the first error."""
-    problems: dict[str, str] = {}
-    known = _keys()
-    for error in exc.errors(include_url=False):
-        if len(problems) == _MAX_PROBLEMS:
-            return [*_lines(problems), f"and more: {exc.error_count()} in all"]
-        is_key = error["type"] == "extra_forbidden"  # else the location may end in the name of a type that was tried
-        is_tag_of = error["loc"][:1] == ("tags",)  # keys of tags are arbitrary
-        keys = [
-            str(part)
-            for part in error["loc"]
-            if is_key or isinstance(part, int) or part in known or (is_tag_of and part != "[key]")
-        ]
-        problems.setdefault(".".join(keys), _sentence(error, known))
-    return _lines(problems)
-
-
-def _lines(problems: Mapping[str, str]) -> list[str]:
-    return [f"{safe_text(key, _MAX_VALUE)}: {sentence}" for key, sentence in problems.items()]
-
-
-def _sentence(error: Any, known: Set[str]) -> str:
-    if error["type"] == "extra_forbidden":
-        return f"unknown key{did_you_mean(str(error['loc'][-1]), known)}"
-    return explain_validation(error)
+    return problems(exc, _keys(), free=("tags",))
 
 
 def _keys() -> Set[str]:

@@ -23,6 +23,7 @@ from app.models.folder.layout import (
     is_version,
 )
 from app.models.folder.repository import FoundModel, ModelFiles, VersionFiles, pairs_in
+from app.pipelines.config import PIPELINE
 from app.text_files import FileIdentity, identity_of
 
 _FILES: Final = frozenset({PARAM, BIN, ONNX, *ONNX_DATA, MANIFEST, WARMUP})
@@ -76,7 +77,8 @@ def _contents(found: FoundModel, labels: str | None) -> Iterator[tuple[str, File
         yield found.path.name, identity_of(found.path)
         yield "bin", identity_of(found.path.with_name(f"{found.name}{FLAT_BIN}"))
         return
-    yield CONFIG, identity_of(found.path / CONFIG)
+    for name in (CONFIG, PIPELINE):
+        yield name, identity_of(found.path / name)
     if labels is not None:
         yield labels, identity_of(found.path / labels)
     try:

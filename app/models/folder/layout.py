@@ -7,6 +7,7 @@ model_store/NAME/VERSION/warmup.npz       inputs to warm up with, by input name;
 model_store/NAME/VERSION/tokenizer.json   tokenizer of a model that takes texts
 model_store/NAME.pnnx.param and .bin      short for NAME/1/ without a config
 model_store/NAME/ANY.pnnx.param and .bin  a pair without a folder of its version is version 1, and so is model.onnx
+model_store/NAME/pipeline.toml            NAME is a pipeline of models of the store, instead of the above
 model_store/NAME/manifest.json            NAME/ is a bundle, with its pair and config; or NAME/VERSION/ is one
 """
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 import engine
 from app.errors import ConfigError
 from app.messages import quoted, safe_text
-from app.models.folder.config import MAX_VERSIONS, ModelConfig, check_links, read_config
+from app.models.folder.config import MAX_VERSIONS, ModelConfig, read_config
 from app.models.folder.layout import (
     BIN,
     CONFIG,
@@ -30,6 +30,9 @@ from app.models.folder.layout import (
     is_model_name,
     is_version,
 )
+from app.models.folder.pipeline_file import read_pipeline
+from app.models.folder.toml import check_links
+from app.pipelines.config import PIPELINE, TASK, PipelineConfig
 from app.text.text import TOKENIZER
 from app.text_files import read_text
 
@@ -78,6 +81,7 @@ class ModelFiles:
 
     Args:
         is_pair: whether it is a pair directly in the store, without a folder of its own.
+        pipeline: steps of a pipeline; None for a network.
         store: folder that links may lead to besides its own, or None.
     """
 
@@ -89,6 +93,7 @@ class ModelFiles:
     versions: tuple[VersionFiles, ...] = ()
     problem: str | None = None
     is_pair: bool = False
+    pipeline: PipelineConfig | None = None
 
     @property
     def roots(self) -> tuple[Path, ...]:
@@ -212,11 +217,30 @@ def failed(found: FoundModel, problem: str) -> ModelFiles:
 
 def _read_folder(found: FoundModel, config: ModelConfig | None) -> ModelFiles:
     roots = _roots(found.path, found.store)
+    if os.path.lexists(found.path / PIPELINE):
+        return _read_pipeline(found, config, roots)
     config = read_config(found.path, roots) if config is None else config
     labels = read_labels(found.path, config.labels, roots)
     versions = tuple(replace(version, roots=roots) for version in _versions(found.path, config))
     return ModelFiles(
         name=found.name, folder=found.path, store=found.store, config=config, labels=labels, versions=versions
+    )
+
+
+def _read_pipeline(found: FoundModel, config: ModelConfig | None, roots: tuple[Path, ...]) -> ModelFiles:
+    if config is not None:
+        raise ConfigError("a pipeline takes no config")
+    others = sorted(path.name for path in found.path.iterdir() if path.name == CONFIG or is_version(path.name))
+    if others:
+        raise ConfigError(f"found both {PIPELINE} and {quoted(others)}, expected {PIPELINE} without a model")
+    pipeline, path = read_pipeline(found.path, roots), found.path / PIPELINE
+    return ModelFiles(
+        name=found.name,
+        folder=found.path,
+        store=found.store,
+        config=ModelConfig(task=TASK, default=pipeline.default),
+        versions=(VersionFiles(number=1, param=path, bin=path, roots=roots),),
+        pipeline=pipeline,
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import engine
 from app.arrays import dtype_name
+from app.models.model import Model
 from app.models.registry.counters import VersionCounters
 from app.models.registry.store import Store
 from app.models.registry.version import Entry, Version
@@ -59,15 +60,17 @@ def details(entry: Entry, store: Store, tell: Callable[[Version], VersionCounter
 
 def _text(version: Version | None) -> dict[str, Any] | None:
     """Return the limit of a text in tokens, or None if the model takes no texts."""
-    inputs = None if version is None or version.model is None else version.model.text_inputs
+    inputs = version.model.text_inputs if version is not None and isinstance(version.model, Model) else None
     return None if inputs is None else {"max_tokens": inputs.tokenizer.max_tokens}
 
 
 def _short(version: Version) -> dict[str, Any]:
     row: dict[str, Any] = {"version": version.number, "state": version.state, "reason": version.reason}
-    if version.model is not None:
+    if isinstance(version.model, Model):
         session = version.model.session
-        row |= {"backend": session.backend, "compile_failure": session.compile_failure, "remark": version.remark}
+        row |= {"backend": session.backend, "compile_failure": session.compile_failure}
+    if version.model is not None:
+        row["remark"] = version.remark
     return row
 
 
@@ -77,26 +80,32 @@ def _long(version: Version, counted: VersionCounters) -> dict[str, Any]:
         row |= {
             "inputs": _ports(version, "inputs"),
             "outputs": _ports(version, "outputs"),
-            "compiler_defects": version.model.session.describe_defects(),
-            "threads": version.model.session.threads,
-            "precision": version.model.session.options.precision,
             "load_ms": round(version.load_s * 1e3, 1),
             "running": counted.running,
             "queued": counted.queued,
             "batching": _batching(version),
             "statistics": counted.statistics.as_dict(),
         }
-        cache = version.model.response_cache
-        if cache is not None:
-            row["response_cache"] = {
-                "max_bytes": cache.max_bytes, "bytes": cache.held_bytes, "entries": cache.entries,
-            }  # fmt: skip
+    if isinstance(version.model, Model):
+        row |= _of_network(version.model)
+    return row
+
+
+def _of_network(model: Model) -> dict[str, Any]:
+    session, cache = model.session, model.response_cache
+    row: dict[str, Any] = {
+        "compiler_defects": session.describe_defects(),
+        "threads": session.threads,
+        "precision": session.options.precision,
+    }
+    if cache is not None:
+        row["response_cache"] = {"max_bytes": cache.max_bytes, "bytes": cache.held_bytes, "entries": cache.entries}
     return row
 
 
 def _batching(version: Version | None) -> dict[str, Any]:
     """Return whether requests share runs, the reason, the measurements, and the limits of batch sizes reached."""
-    if version is None or version.model is None:
+    if version is None or not isinstance(version.model, Model):
         return {"enabled": False}
     batcher = version.model.batcher
     return {
@@ -129,7 +138,7 @@ def port_row(port: engine.Port) -> dict[str, Any]:
 
 
 def _preprocess(version: Version | None) -> dict[str, Any] | None:
-    if version is None or version.model is None or version.model.preprocessor is None:
+    if version is None or not isinstance(version.model, Model) or version.model.preprocessor is None:
         return None
     preprocessor = version.model.preprocessor
     return {"input": preprocessor.port.name, **preprocessor.config.model_dump(mode="json")}

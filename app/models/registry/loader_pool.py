@@ -22,7 +22,10 @@ from app.errors import ConfigError, ServiceError
 from app.messages import safe_text
 from app.models.folder.repository import ModelFiles, VersionFiles
 from app.models.model import Model
+from app.models.servable import Servable
 from app.models.sessions import read_graph
+from app.pipelines.nesting import Parts
+from app.pipelines.pipeline import Pipeline
 from app.progress import compiling
 from app.settings import Settings
 
@@ -92,6 +95,7 @@ class Job:
         gave_up: called once instead, from another thread, if the time is up before the job has ended.
         stop: stop signal.
         needs_bytes: estimated memory.
+        is_early: returns whether other jobs should end first.
     """
 
     name: str
@@ -101,6 +105,7 @@ class Job:
     began: float = field(default=0.0)
     thread: threading.Thread | None = field(default=None)
     needs_bytes: int = 0
+    is_early: Callable[[], bool] = lambda: False
 
 
 class LoaderPool:
@@ -164,7 +169,7 @@ class LoaderPool:
             self._changed.notify_all()
 
     def _next(self) -> Job | None:
-        """Remove and return the first queued job whose memory fits; any job if none is running.
+        """Remove and return the first queued job that is not early and whose memory fits; any job if none is running.
 
         Memory of running jobs counts in full, although part of it is allocated already: too few jobs cost time, too
         many the
@@ -172,11 +177,14 @@ class LoaderPool:
         """
         if not self._waiting or not self._has_room():
             return None
-        if not self._running:
-            return self._waiting.popleft()
+        ready = [job for job in self._waiting if not job.is_early()]
+        if not self._running:  # jobs that wait for each other find out themselves
+            first = next(iter(ready), self._waiting[0])
+            self._waiting.remove(first)
+            return first
         promised = sum(job.needs_bytes for job in self._running)
-        free = self._free_bytes() if any(job.needs_bytes for job in self._waiting) else sys.maxsize
-        found = next((job for job in self._waiting if not job.needs_bytes or promised + job.needs_bytes <= free), None)
+        free = self._free_bytes() if any(job.needs_bytes for job in ready) else sys.maxsize
+        found = next((job for job in ready if not job.needs_bytes or promised + job.needs_bytes <= free), None)
         if found is not None:
             self._waiting.remove(found)
         return found
@@ -251,8 +259,15 @@ class LoadFailedError(Exception):
 
 
 def load_model(
-    files: ModelFiles, version: VersionFiles, settings: Settings, threads: int, stop: Stop, *, verify: bool = False
-) -> Model:
+    files: ModelFiles,
+    version: VersionFiles,
+    settings: Settings,
+    threads: int,
+    stop: Stop,
+    *,
+    parts: Parts,
+    verify: bool = False,
+) -> Servable:
     """Build, compile and run a version once.
 
     Args:
@@ -261,12 +276,16 @@ def load_model(
         settings: settings of the server.
         threads: cores per run.
         stop: stop signal, checked between the steps.
+        parts: models of the store, for the steps of a pipeline.
         verify: whether to verify the checksums of the weights, because they have just been written.
 
     Raises:
         LoadFailedError: loading failed for any reason.
     """
     try:
+        if files.pipeline is not None:
+            version.check_links()
+            return Pipeline(files.name, files.pipeline, parts, settings)
         with engine.cancelling(stop.is_cancelled):
             return _load(files, version, settings, threads, stop, verify)
     except (engine.EngineError, ConfigError, ServiceError) as exc:

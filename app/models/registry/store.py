@@ -25,6 +25,8 @@ from app.models.folder.repository import FoundModel, ModelFiles, VersionFiles, f
 from app.models.registry.counters import Counters
 from app.models.registry.loader_pool import Job, LoaderPool, LoadFailedError, Stop, load_model
 from app.models.registry.version import Entry, State, Version
+from app.models.servable import Servable
+from app.pipelines.config import PipelineConfig
 from app.scheduling.scheduler import make_scheduler
 from app.settings import Settings
 
@@ -135,7 +137,7 @@ class Store:
             self._give_up_loading(version)
             ended()
 
-        self._submit(files.name, load, give_up, _loading_bytes(version.files))
+        self._submit(files.name, load, give_up, _loading_bytes(version.files), partial(self._waits, files))
 
     def make_version(self, files: ModelFiles, version: VersionFiles, previous: Version | None = None) -> Version:
         """Return a version still to be loaded, with scheduler and counters of the one it will replace."""
@@ -266,10 +268,33 @@ class Store:
             raise ModelNotReadyError(f"model '{entry.name}' is loading")
         raise ModelNotReadyError(f"model '{entry.name}' failed to load: {entry.reason}{_check(entry)}")
 
+    def part(self, name: str, number: int | str | None = None) -> Servable:
+        """Return the model of a version, for the steps of a pipeline; see ``version``."""
+        model = self.version(name, number).model
+        assert model is not None  # version() returns ready versions only
+        return model
+
+    def pipeline(self, name: str) -> PipelineConfig | None:
+        """Return the file of a pipeline; None for other models and unknown names."""
+        entry = self._entries.get(name)
+        return None if entry is None else entry.files.pipeline
+
     def _submit(
-        self, name: str, work: Callable[[Stop], None], gave_up: Callable[[], None], needs_bytes: int = 0
+        self,
+        name: str,
+        work: Callable[[Stop], None],
+        gave_up: Callable[[], None],
+        needs_bytes: int = 0,
+        is_early: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._loaders.submit(Job(name, work, gave_up, Stop(self._settings.load_timeout_s), needs_bytes=needs_bytes))
+        stop = Stop(self._settings.load_timeout_s)
+        self._loaders.submit(Job(name, work, gave_up, stop, needs_bytes=needs_bytes, is_early=is_early))
+
+    def _waits(self, files: ModelFiles) -> bool:
+        """Return whether models of a pipeline's steps are still loading."""
+        names = () if files.pipeline is None else files.pipeline.models
+        entries = [self._entries.get(name) for name in names]
+        return any(entry is not None and entry.state is State.LOADING for entry in entries)
 
     def _read_soon(self, found: FoundModel, entry: Entry) -> None:
         self._submit(found.name, partial(self._read, found, entry), partial(self._give_up_reading, found, entry))
@@ -297,7 +322,9 @@ class Store:
     def _load(self, files: ModelFiles, version: Version, stop: Stop) -> None:
         start = time.perf_counter()
         try:
-            model = load_model(files, version.files, self._settings, self._threads, stop, verify=version.is_update)
+            model = load_model(
+                files, version.files, self._settings, self._threads, stop, parts=self, verify=version.is_update
+            )
         except LoadFailedError as exc:
             version.fail(f"not loaded {self._too_long}" if stop.is_cancelled() else str(exc))
         else:

@@ -13,11 +13,12 @@ import logging
 import threading
 from dataclasses import dataclass, field
 
-from app.errors import VersionNotFoundError
+from app.errors import InvalidRequestError, ModelNotReadyError, VersionNotFoundError
 from app.messages import cut, safe_text
 from app.models.folder.identity import Identity
 from app.models.folder.repository import ModelFiles, VersionFiles
 from app.models.model import Model
+from app.models.servable import Servable
 from app.models.statistics import Statistics
 from app.scheduling.scheduler import Scheduler
 
@@ -49,7 +50,7 @@ class Version:
     is_update: bool = False
     state: State = State.LOADING
     reason: str | None = None
-    model: Model | None = None
+    model: Servable | None = None
     load_s: float = 0.0
     statistics: Statistics = field(default_factory=Statistics)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -64,6 +65,22 @@ class Version:
         """Return why the warm-up on zeros failed although the version serves, or None."""
         return None if self.model is None or self.model.remark is None else safe_text(self.model.remark)
 
+    @property
+    def network(self) -> Model:
+        """Return the model, for operations that need its graph.
+
+        Raises:
+            InvalidRequestError: it is a pipeline, which has none.
+            ModelNotReadyError: it is not loaded.
+        """
+        if isinstance(self.model, Model):
+            return self.model
+        if self.model is None:
+            raise ModelNotReadyError(f"model '{self.name}' is not loaded")
+        raise InvalidRequestError(
+            f"model '{self.name}' is a pipeline, which has no graph of operators: expected the model of a step"
+        )
+
     def fail(self, reason: str) -> None:
         """Set the state to FAILED, unless loading has ended already."""
         with self._lock:
@@ -74,15 +91,15 @@ class Version:
 
     def forget(self) -> None:
         """Drop cached outputs, because another version takes over."""
-        if self.model is not None and self.model.response_cache is not None:
-            self.model.response_cache.close()
+        if self.model is not None:
+            self.model.forget()
 
     def warn(self, reason: str) -> None:
         """Record why changed files are not served; the version keeps serving."""
         self.reason = safe_text(f"the files have changed and are not served: {reason}")
         log.error("model '%s' version %d: %s", self.name, self.number, self.reason)
 
-    def serve(self, model: Model, load_s: float) -> None:
+    def serve(self, model: Servable, load_s: float) -> None:
         """Serve this model from now on, unless loading was abandoned."""
         with self._lock:
             if self.state is not State.LOADING:

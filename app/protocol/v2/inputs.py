@@ -18,8 +18,8 @@ from app.images.decode import Picture
 from app.images.header_scan import format_of
 from app.memory.reservation import charge, check
 from app.messages import cut, quoted
-from app.models.model import Model
 from app.models.request import LIGHT_BYTES, PLAIN_BYTES, InferRequest
+from app.models.servable import Servable
 from app.protocol.v2.outputs import Plan, plan_outputs
 from app.protocol.v2.ports import BYTES, DYNAMIC, NAMES, WirePort, WirePorts, dtype_of, wire_ports
 from app.protocol.v2.request import RequestedOutput, RequestInput, V2Request, read_count
@@ -315,7 +315,7 @@ def elements_of(data: memoryview, name: str, count: int) -> list[memoryview]:
 
 def prepare(
     request: V2Request,
-    model: Model,
+    model: Servable,
     settings: Settings,
     regions: MemoryRegions | None = None,
     *,

@@ -13,6 +13,7 @@ from app.messages import brief, cut, quoted
 from app.models.model import Model
 from app.models.registry.store import Store
 from app.models.registry.version import Entry, State, Version
+from app.models.servable import Servable
 from app.models.statistics import Batches, Statistics, Timing
 from app.protocol.v2.ports import WirePort, config_name, has_wire_ports, wire_ports
 from app.protocol.v2.request import read_flag
@@ -41,7 +42,7 @@ def server_metadata(*, has_memory: bool = False) -> dict[str, Any]:
     return {"name": NAME, "version": program_version(), "extensions": extensions}
 
 
-def model_metadata(entry: Entry, model: Model) -> dict[str, Any]:
+def model_metadata(entry: Entry, model: Servable) -> dict[str, Any]:
     """Return inputs and outputs with full shapes, and the versions that are ready."""
     ports = wire_ports(model)
     ready = [str(each.number) for each in entry.versions if each.state is State.READY]
@@ -54,7 +55,7 @@ def model_metadata(entry: Entry, model: Model) -> dict[str, Any]:
     }
 
 
-def model_config(entry: Entry, version: Version, model: Model) -> dict[str, Any]:
+def model_config(entry: Entry, version: Version, model: Servable) -> dict[str, Any]:
     """Return Triton's ModelConfig, as far as it applies."""
     ports = wire_ports(model)
     labels = {} if model.labels is None else {"label_filename": "labels.txt"}
@@ -68,16 +69,16 @@ def model_config(entry: Entry, version: Version, model: Model) -> dict[str, Any]
         "output": [{**_configured(port, ports.takes_batches), **labels} for port in ports.outputs],
         "instance_group": [{"name": entry.name, "kind": "KIND_CPU", "count": version.scheduler.runs}],
         **_batching(model),
-        "response_cache": {"enable": model.response_cache is not None},
+        "response_cache": {"enable": isinstance(model, Model) and model.response_cache is not None},
         "parameters": {**_parameters(entry), **_size_names([*ports.inputs, *ports.outputs])},
     }
 
 
-def _batching(model: Model) -> dict[str, Any]:
+def _batching(model: Servable) -> dict[str, Any]:
     """Return the batching table if requests share runs; clients rely on it."""
-    batcher = model.batcher
-    if not batcher.verdict.enabled:
+    if not isinstance(model, Model) or not model.batcher.verdict.enabled:
         return {}
+    batcher = model.batcher
     return {
         "dynamic_batching": {
             "preferred_batch_size": [size for size in batcher.sizes if size > 1],
@@ -216,7 +217,7 @@ class Question:
     document: Mapping[str, Any]
     deadline: float
 
-    async def find(self) -> tuple[Entry, Version, Model]:
+    async def find(self) -> tuple[Entry, Version, Servable]:
         """Return the named model in a ready version, with its ports cached.
 
         Raises:
@@ -236,7 +237,7 @@ class Question:
 Operation: TypeAlias = Callable[[Question], Awaitable[Any]]
 
 
-async def cache_ports(plane: DataPlane, model: Model, deadline: float) -> None:
+async def cache_ports(plane: DataPlane, model: Servable, deadline: float) -> None:
     """Find out how a model takes batches; not on the event loop, since it may run the model."""
     if not has_wire_ports(model):
         await plane.offload(partial(wire_ports, model), deadline)
@@ -358,7 +359,7 @@ async def unregister_device(_: Question) -> Any:
     """Do nothing; clients call this before they begin."""
 
 
-def find(store: Store, name: str | None, number: int | str | None) -> tuple[Entry, Version, Model]:
+def find(store: Store, name: str | None, number: int | str | None) -> tuple[Entry, Version, Servable]:
     """Return a model by name, in a version that is ready.
 
     Raises:

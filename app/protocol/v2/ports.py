@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 
 import engine
-from app.models.model import Model
+from app.models.servable import Servable
 from app.protocol.v2.request import RequestedOutput
 
 DYNAMIC: Final = -1
@@ -53,12 +53,10 @@ Row: TypeAlias = tuple[WirePort, str, RequestedOutput]
 class WirePorts:
     """Inputs and outputs of one model."""
 
-    def __init__(self, model: Model) -> None:
-        batching = model.session.batching
-        is_free = batching.mode != "fixed"
-        inputs, outputs = model.signature.inputs, model.signature.outputs
-        self.inputs = _ports(inputs, batching.inputs if is_free else ())
-        self.outputs = _ports(outputs, (batching.outputs or ()) if is_free else ())
+    def __init__(self, model: Servable) -> None:
+        input_axes, output_axes = model.batch_axes
+        self.inputs = _ports(model.signature.inputs, input_axes)
+        self.outputs = _ports(model.signature.outputs, output_axes)
         self.takes_batches = all(port.is_batched for port in (*self.inputs, *self.outputs)) and bool(self.inputs)
         self._inputs, self._outputs = _by_any_name(self.inputs), _by_any_name(self.outputs)
         # Outputs of an answer if the request names none.
@@ -75,15 +73,15 @@ class WirePorts:
         return self._outputs.get(name)
 
 
-_known: WeakKeyDictionary[Model, WirePorts] = WeakKeyDictionary()
+_known: WeakKeyDictionary[Servable, WirePorts] = WeakKeyDictionary()
 
 
-def has_wire_ports(model: Model) -> bool:
+def has_wire_ports(model: Servable) -> bool:
     """Return whether the ports are cached; making them may take a run or two, to learn how the model batches."""
     return model in _known
 
 
-def wire_ports(model: Model) -> WirePorts:
+def wire_ports(model: Servable) -> WirePorts:
     """Return the ports of a model, made once."""
     ports = _known.get(model)
     if ports is None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from app.models.folder.config import check_links
 from app.models.folder.repository import ConfigError, scan
+from app.models.folder.toml import check_links
 from app.models.sessions import read_graph
 from app.settings import Settings
 from tests.app.client import serving

@@ -9,6 +9,7 @@ import pytest
 
 from app.models.folder.repository import ModelFiles, find_models, read_model
 from app.models.registry.loader_pool import LoadFailedError, Stop, load_model
+from app.models.registry.store import Store
 from app.settings import Settings
 from tests.app.sample_models import write_model
 
@@ -46,7 +47,8 @@ def files(store: Path, length: int) -> ModelFiles:
 
 
 def load(found: ModelFiles, stop: Stop) -> None:
-    load_model(found, found.versions[0], Settings(store=found.folder.parent, cache=False), 1, stop, verify=True)
+    settings = Settings(store=found.folder.parent, cache=False)
+    load_model(found, found.versions[0], settings, 1, stop, parts=Store(settings, 1), verify=True)
 
 
 def test_a_no_at_any_time_ends_loading(tmp_path: Path) -> None:

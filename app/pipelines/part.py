@@ -1,0 +1,47 @@
+"""Properties of a step's model that plans are checked against."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from app.models.servable import Servable
+from app.schema import Body
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Form of a model's prediction for one item.
+
+    Args:
+        is_list: whether it is a list of predictions, which later steps go through.
+        fields: types of a prediction's fields; None if they are not known, as of a pipeline.
+    """
+
+    is_list: bool
+    fields: Mapping[str, Any] | None
+
+    def has(self, field: str) -> bool:
+        """Return whether a prediction may have this field."""
+        return self.fields is None or field in self.fields
+
+    def is_text(self, field: str) -> bool:
+        """Return whether the field is a text."""
+        return self.fields is not None and self.fields.get(field) is str
+
+    def is_vector(self, field: str) -> bool:
+        """Return whether the field is a list of numbers."""
+        return self.fields is not None and self.fields.get(field) == list[float]
+
+
+def finding_of(model: Servable) -> Finding | None:
+    """Return the form of a model's predictions, None if it has none."""
+    found = model.finding
+    if found is None:
+        return None
+    is_list = typing.get_origin(found) is list
+    body = typing.get_args(found)[0] if is_list else found
+    is_known = isinstance(body, type) and issubclass(body, Body)
+    return Finding(is_list, {key: each.annotation for key, each in body.model_fields.items()} if is_known else None)
