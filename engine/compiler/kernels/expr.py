@@ -99,6 +99,13 @@ def cost(tree: Expr) -> int:
     return 0
 
 
+def names_of(tree: Expr) -> set[str]:
+    """Return the functions that a tree applies."""
+    if not isinstance(tree, Apply):
+        return set()
+    return {tree.name}.union(*(names_of(each) for each in tree.arguments))
+
+
 def emit(
     f: Function,
     tree: Expr,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from engine.errors import ShapeError
 from engine.expression.elementwise import ELEMENTWISE
 from engine.expression.sizes import compute_sizes
 from engine.ir.sizes import has_sizes
@@ -93,19 +92,3 @@ class Div(Layer):
             return ELEMENTWISE["trunc"].evaluate(ELEMENTWISE["div"].evaluate(input, other))
         less = ELEMENTWISE["neg"].evaluate(ELEMENTWISE["fmod"].evaluate(input, other))
         return ELEMENTWISE["floor_divide"].evaluate(ELEMENTWISE["add"].evaluate(input, less), other)
-
-
-@register("onnx.Dropout")
-class TrainingDropout(Layer):
-    """The input; refuses to run where a run asks for dropout at random. F.dropout does not take this from a run.
-
-    The core has no operator that refuses a run by a value.
-    """
-
-    def infer(self, input: TensorSpec, ratio: Any, training_mode: Any) -> TensorSpec:
-        return input
-
-    def forward(self, input: Array, ratio: Any, training_mode: Any) -> Array:
-        if np.any(training_mode) and np.any(ratio):
-            raise ShapeError("dropout at random is for training", found="training_mode = 1", expected="0")
-        return input

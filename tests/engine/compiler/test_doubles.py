@@ -84,7 +84,7 @@ def test_a_network_of_doubles_is_compiled_whole_and_keeps_its_digits(level: str)
 @pytest.mark.parametrize(
     ("sample", "type"),
     [
-        ("pool-F_lp_pool1d", "F.lp_pool1d"),
+        ("pool-nn_lppool1d", "nn.LPPool1d"),
         ("adaptive_pool-F_adaptive_max_pool2d", "F.adaptive_max_pool2d"),
         ("embedding-nn_Embedding", "nn.Embedding"),
         ("resample-F_upsample_bicubic", "F.upsample"),

@@ -130,15 +130,6 @@ def exp2_of_parts(f: Function, fraction: Value, whole: Value) -> Value:
     return _scaled_twice(f, polynomial(f, fraction, format_of(fraction).exp2), whole)
 
 
-def exp2_of_sum(f: Function, large: Value, small: Value) -> Value:
-    """Emit 2**(large + small) within 1.5 ulp, small by far the smaller one."""
-    own = format_of(large)
-    held = between(f, f.fadd(large, small), *own.exp2_range)
-    n, rounded = _nearest(f, held, 1.0, 2 * own.bias)
-    near = between(f, f.fadd(f.fsub(large, n), small), -1.0, 1.0)
-    return exp2_of_parts(f, near, bits(f, rounded))
-
-
 def exp_down(f: Function, x: Value) -> Value:
     """Emit e**x within 1.3 ulp for x <= 71, subnormal results too, faster than ``exp``; e**71 above."""
     power = exp_parts(f, between(f, x, -104.0, 71.0), doublings=-24)

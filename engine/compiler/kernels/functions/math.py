@@ -40,21 +40,6 @@ def lgamma(f: Function, x: Value) -> Value:
     return to_float(f, double_special.lgamma(f, to_double(f, x)))
 
 
-def digamma(f: Function, x: Value) -> Value:
-    """Emit the derivative of lgamma within 1 ulp; infinite at 0, NaN at the negative integers."""
-    return to_float(f, double_special.digamma(f, to_double(f, x)))
-
-
-def i0(f: Function, x: Value) -> Value:
-    """Emit the modified Bessel function of order 0 within 1 ulp."""
-    return to_float(f, double_special.i0(f, to_double(f, x)))
-
-
-def ndtr(f: Function, x: Value) -> Value:
-    """Emit the standard normal distribution function within 1 ulp."""
-    return to_float(f, double_special.ndtr(f, to_double(f, x)))
-
-
 _OF_BOTH: tuple[Callable[..., Value], ...] = (
     Function.fma,
     arithmetic.square, arithmetic.cube, arithmetic.sqrt, arithmetic.rsqrt, arithmetic.reciprocal, arithmetic.copysign,
@@ -99,7 +84,7 @@ _OF_FLOATS: tuple[Callable[..., Value], ...] = (
     trigonometric.atan, trigonometric.atan2,
     trigonometric.sinh, trigonometric.cosh, trigonometric.asinh, trigonometric.acosh, trigonometric.atanh,
     activation.erf, activation.gelu, activation.mish,
-    erfc, erfinv, lgamma, digamma, i0, ndtr,
+    erfc, erfinv, lgamma,
     half.round_float16, half.round_bfloat16,
 )  # fmt: skip
 FUNCTIONS: dict[str, Callable[..., Value]] = {
@@ -124,6 +109,6 @@ COSTS = {
     "sin": 43, "cos": 41, "tan": 50, "asin": 27, "acos": 29, "atan": 29, "atan2": 36, "sinh": 34, "cosh": 24,
     "asinh": 58, "acosh": 52, "atanh": 45, "sigmoid": 21, "silu": 22, "tanh": 26, "erf": 29, "gelu": 25,
     "gelu_tanh": 26, "mish": 27, "elu": 20, "celu": 26, "selu": 21, "softsign": 8, "tanhshrink": 27,
-    "erfc": 180, "erfinv": 150, "lgamma": 300, "digamma": 330, "i0": 260, "ndtr": 180,
+    "erfc": 180, "erfinv": 150, "lgamma": 300,
     "round_float16": 13, "round_bfloat16": 7,
 }  # fmt: skip

@@ -174,15 +174,11 @@ RING = frozenset({"add", "sub", "mul", "square", "cube", "neg", "and", "or", "xo
 
 _BY_OWN_NAMES: tuple[Callable[..., Value], ...] = (
     double_logarithm.log, double_logarithm.log2, double_logarithm.log10, double_logarithm.log1p,
-    double_logarithm.hypot,
-    double_special.i0, double_special.ndtr, double_special.erf, double_special.erfc, double_special.erfinv,
-    double_special.lgamma, double_special.digamma,
-    double_activation.gelu, double_activation.mish, double_activation.sinh, double_activation.cosh,
+    double_special.erf, double_special.erfc, double_special.lgamma, double_activation.gelu,
 )  # fmt: skip
 DOUBLES: Mapping[str, Callable[..., Value]] = {
     **SHARED,
     **{each.__name__: each for each in _BY_OWN_NAMES},
     **double_activation.DOUBLES.by_name,
     "exp_or_zero": exponential.exp,
-    "pow": double_logarithm.power,
 }

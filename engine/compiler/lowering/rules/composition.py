@@ -10,7 +10,8 @@ import numpy as np
 
 from engine.compiler.codegen.host import Host
 from engine.compiler.kernels.elements import Domain, make_elements
-from engine.compiler.kernels.expr import Expr, Operand, substitute
+from engine.compiler.kernels.expr import Expr, Operand, names_of, substitute
+from engine.compiler.kernels.functions.typed import DOUBLES
 from engine.compiler.kernels.kernel import Epilogue
 from engine.compiler.kernels.map import make_map
 from engine.compiler.kernels.pooling.global_average import GlobalAverage, Of
@@ -37,6 +38,7 @@ class Composition:
 
     def map(self, tree: Expr, *operands: View, target: View | None = None) -> View:
         """Compute an expression of broadcast operands, in new memory unless a target is given; return its view."""
+        self._check(tree)
         sizes = broadcast_sizes(*(each.shape for each in operands))
         target = row_major(sizes, self.context.dtype) if target is None else target
         wide = [derived(each, each.meta.broadcast_to(sizes)) for each in operands]
@@ -112,10 +114,15 @@ class Composition:
 
     def finish(self, tree: Expr, *operands: View) -> Lowered:
         """Compute the first result: an expression of operands that broadcast to it, with the operators that follow."""
+        self._check(tree)
         operand = self.context.op.outputs[0]
         moved = substitute(tree, [Operand(index + 1) for index, _ in enumerate(operands)])
         lowered = finished(self.context, Fused(operand, moved, operands, (self.context.op.name,)))
         return Lowered(views=lowered.views, steps=[*self.steps, *lowered.steps], fusions=lowered.fusions)
+
+    def _check(self, tree: Expr) -> None:
+        if self.context.dtype == np.float64 and not names_of(tree) <= DOUBLES.keys():
+            raise NotLoweredError("there is no float64 kernel for its functions")
 
 
 def elements_step(

@@ -18,10 +18,10 @@ _SAME = (
     "expm1", "exp2", "log", "log2", "log10", "log1p", "erf", "sin", "cos", "tan", "asin", "acos", "atan",
     "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "add", "sub", "mul", "div", "floor_divide", "remainder", "fmod",
     "atan2", "logaddexp", "max", "min", "hypot", "copysign", "xlogy", "heaviside", "fmax", "fmin",
-    "erfc", "erfinv", "lgamma", "digamma", "i0", "sigmoid", "silu", "logsigmoid", "softsign", "mish", "selu",
+    "erfc", "erfinv", "lgamma", "sigmoid", "silu", "logsigmoid", "softsign", "mish", "selu",
     "hardsigmoid", "hardswish",
 )  # fmt: skip
-KERNELS: dict[str, str] = {name: name for name in _SAME} | {"maximum": "max", "minimum": "min", "special_ndtr": "ndtr"}
+KERNELS: dict[str, str] = {name: name for name in _SAME} | {"maximum": "max", "minimum": "min"}
 """Functions of engine.expression and engine.layers -> their names in kernels."""
 
 LARGEST_POWER = 8

@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from engine.compiler.kernels.expr import Apply, Expr, Number, Operand, operands_of, substitute
+from engine.compiler.kernels.expr import Apply, Expr, Number, Operand, names_of, operands_of, substitute
 from engine.compiler.kernels.functions.typed import DOUBLES
 from engine.layers.definition.bound import BoundLayer
 from engine.layers.definition.layer import Layer
@@ -157,13 +157,7 @@ def term_of(bound: BoundLayer, inputs: Sequence[object]) -> Term | None:
     prepare = PREPARATIONS.get(type(layer))
     arguments = given if prepare is None else prepare(layer, *given)
     term = None if arguments is None else _term(layer, arguments, dtype)
-    return None if term is None or (dtype == _FLOAT64 and not _names(term.tree) <= DOUBLES.keys()) else term
-
-
-def _names(tree: Expr) -> set[str]:
-    if not isinstance(tree, Apply):
-        return set()
-    return {tree.name}.union(*(_names(each) for each in tree.arguments))
+    return None if term is None or (dtype == _FLOAT64 and not names_of(term.tree) <= DOUBLES.keys()) else term
 
 
 def _given(value: object, index: int | None, dtype: DType) -> Argument:

@@ -12,7 +12,17 @@ from typing import TypeAlias
 import numpy as np
 
 from engine.compiler.kernels.elements import COMPUTED, FUNCTIONS, Domain
-from engine.compiler.kernels.expr import Apply, Expr, Number, Operand, apply, is_moderate, operands_of, substitute
+from engine.compiler.kernels.expr import (
+    Apply,
+    Expr,
+    Number,
+    Operand,
+    apply,
+    is_moderate,
+    names_of,
+    operands_of,
+    substitute,
+)
 from engine.compiler.kernels.functions.typed import DIVISIONS
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.composition import elements_step
@@ -46,13 +56,6 @@ def number_of(value: Array | bool | int | float, dtype: DType) -> bool | int | f
     """Return a number in a dtype, as kernels write it: for uint64 the int64 of the same bits."""
     number: bool | int | float = cast(value, dtype).item()
     return number - _WRAP if isinstance(number, int) and number >= _SIGN else number
-
-
-def names_of(tree: Expr) -> set[str]:
-    """Return the functions that a tree applies."""
-    if not isinstance(tree, Apply):
-        return set()
-    return {tree.name}.union(*(names_of(each) for each in tree.arguments))
 
 
 def target_of(context: Context, spec: TensorSpec, x: View) -> View:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from engine.compiler.kernels.elements import COMPUTED, FUNCTIONS, Domain
-from engine.compiler.kernels.expr import Apply, Expr, Number, Operand, apply, is_moderate
+from engine.compiler.kernels.expr import Apply, Expr, Number, Operand, apply, is_moderate, names_of
 from engine.compiler.kernels.functions.typed import RING
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.composition import elements_step
@@ -19,7 +19,6 @@ from engine.compiler.lowering.rules.elementwise.map import lower_map
 from engine.compiler.lowering.rules.elementwise.typed_calls import (
     check_truncation,
     domain_of,
-    names_of,
     number_of,
     target_of,
 )
@@ -29,7 +28,7 @@ from engine.compiler.lowering.terms.term import EXPRESSION_RULES, PREPARATIONS, 
 from engine.compiler.storage import FLOAT32, View, row_major
 from engine.layers.creation.container import Expression
 from engine.layers.definition.layer import Layer
-from engine.layers.elementwise import comparison, logical, mathematics
+from engine.layers.elementwise import comparison, logical
 from engine.layers.elementwise.cast import To, TypeAs
 from engine.layers.indexing.masking import MaskedFill, Where
 from engine.promotion import is_reduced, result_type
@@ -81,13 +80,6 @@ def lower_is_close(context: Context) -> Lowered:
     if layer.equal_nan:
         tree = apply("logical_or", tree, apply("logical_and", apply("isnan", x), apply("isnan", y)))
     return typed_map(context, tree, operands, domain_of(dtype))
-
-
-@kernels_for(mathematics.FloatPower)
-def lower_float_power(context: Context) -> Lowered:
-    """Lower a power in float64."""
-    operands = operands_of(context, 2)
-    return typed_map(context, apply("pow", *_operand_terms(operands, _result(context).dtype)), operands, "double")
 
 
 @kernels_for(logical.BitwiseNot)

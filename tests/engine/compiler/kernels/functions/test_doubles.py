@@ -37,18 +37,14 @@ FUNCTIONS: dict[str, tuple[Real, float, float, float]] = {
     "log10": (precise(np.log10), 0, 1e3, 3),
     "log1p": (precise(np.log1p), -1, 50, 2),
     "tanh": (precise(np.tanh), -25, 25, 3),
-    "sinh": (precise(np.sinh), -710, 710, 3.5),
-    "cosh": (precise(np.cosh), -710, 710, 3),
     "sigmoid": (precise(lambda x: 1 / (1 + np.exp(-x))), -700, 40, 3),
     "logsigmoid": (precise(lambda x: np.minimum(x, 0) - np.log1p(np.exp(-np.abs(x)))), -50, 50, 3),
     "erf": (special.erf, -7, 7, 3),
     "erfc": (special.erfc, -7, 27, 8),
-    "erfinv": (special.erfinv, -1, 1, 8),
 }
 # Functions whose results near zero are only as exact as those nearby.
 ABSOLUTE: dict[str, tuple[Real, float, float, float]] = {
     "lgamma": (special.lgamma, -30, 100, 16),
-    "digamma": (special.digamma, -8, 100, 16),
     "gelu": (special.gelu, -8, 8, 4),
 }
 
@@ -80,15 +76,3 @@ def test_functions_of_doubles_keep_their_digits(name: str, level: str) -> None:
     with np.errstate(all="ignore"):
         wanted = oracle(x)
     assert ulps(computed(name, level, x), wanted, 8.0 if name in ABSOLUTE else 0.0).max() <= limit
-
-
-@every_level
-def test_powers_of_doubles_are_those_of_c(level: str) -> None:
-    random = np.random.default_rng(6)
-    pairs = np.stack(np.meshgrid(EDGES, EDGES)).reshape(2, -1)
-    x = np.concatenate([pairs[0], 10 ** random.uniform(-5, 5, COUNT), 1 + random.uniform(-1e-3, 1e-3, COUNT)])
-    y = np.concatenate([pairs[1], random.uniform(-60, 60, COUNT), random.uniform(-3e5, 3e5, COUNT)])
-    for name, oracle in (("pow", np.power), ("hypot", np.hypot)):
-        with np.errstate(all="ignore"):
-            wanted = precise(oracle)(x, y)
-        assert ulps(computed(name, level, x, y), wanted, 0.0).max() <= 2
