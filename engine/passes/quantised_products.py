@@ -18,7 +18,7 @@ from engine.layers.linear.linear import Linear
 from engine.layers.linear.matmul import AddMatmul, Matmul
 from engine.layers.onnx.products.quantise import DequantizeLinear
 from engine.layers.operands.spatial import spread
-from engine.passes.support.byte_products import BYTES, has_byte_kernel, is_of_bytes, most_of
+from engine.passes.support.byte_products import BYTES, WIDEST, coding_of, has_byte_kernel, is_of_bytes, most_of
 from engine.passes.support.facts import Facts, input_named
 from engine.passes.support.rewriting import Rewriter, tensor
 from engine.pnnx import Graph, Operator, Parameter
@@ -48,6 +48,7 @@ def quantised_products(graph: RuntimeGraph) -> Graph:
     for op in cancellable_quick(graph.operators):
         product = _product(op)
         new = [] if product is None else _of_bytes(op, product, facts, rewriter)
+        new = new or _of_two(op, facts, rewriter)
         if new:
             rewriter.replace(op, *new)
     return rewriter.result()
@@ -112,6 +113,30 @@ def _of_bytes(op: RuntimeOperator, product: _Product, facts: Facts, rewriter: Re
     new.append(Operator("Tensor.reshape", shift, (bias.name,), (shift,), shape))
     text: dict[str, Parameter] = {"expr": "add(mul(@0,@1),@2)"}
     return [*new, Operator("pnnx.Expression", op.name, (sums, factor, shift), (op.outputs[0].name,), text)]
+
+
+def _of_two(op: RuntimeOperator, facts: Facts, rewriter: Rewriter) -> list[Operator]:
+    """Return operators that compute a product of two tensors which are both computed, of known sizes."""
+    makers = [each.producer for each in op.inputs]
+    if type(op.definition) is not Matmul or not all(
+        each is not None and isinstance(each.definition, DequantizeLinear) for each in makers
+    ):
+        return []
+    x, w = (each for each in makers if each is not None)
+    codings, specs = [coding_of(each, facts) for each in (x, w)], [facts.spec(each) for each in op.inputs]
+    if codings[0] is None or codings[1] is None or codings[0][2] != BYTES[0]:
+        return []
+    sizes = [() if each is None or each.shape is None else each.shape[-2:] for each in specs]
+    if any(len(each) < 2 or None in each for each in sizes) or WIDEST**2 * (sizes[0][1] or 0) >= _SUMS:
+        return []
+    sums, factor = (rewriter.fresh(f"{op.name}/{what}") for what in ("sums", "scale"))
+    scale = np.float32(codings[0][0]) * np.float32(codings[1][0])
+    inputs = (x.inputs[0].name, w.inputs[0].name, x.inputs[2].name, w.inputs[2].name)
+    return [
+        tensor(factor, np.asarray(scale, np.float32)),
+        Operator("MatMulInteger", sums, inputs, (sums,), {"as_float": True}),
+        Operator("pnnx.Expression", op.name, (sums, factor), (op.outputs[0].name,), {"expr": "mul(@0,@1)"}),
+    ]
 
 
 def _single_scale(op: RuntimeOperator, facts: Facts) -> Array | None:

@@ -77,3 +77,38 @@ def test_what_has_no_such_kernel_stays_as_it_is() -> None:
     by_row = network("torch.matmul", (2, 7, 7), coded(7, 7, dtype=I8), 0, scales=7)
     for graph in (odd_groups, by_row):
         assert_untouched(quantised_products, graph)
+
+
+def two_tensors(dtypes: Any, shapes: Any, zeros: Any = (121, 9)) -> Any:
+    constants = {
+        "sa": np.array(0.02, F32),
+        "za": np.array(zeros[0], dtypes[0]),
+        "sb": np.array(0.03, F32),
+        "zb": np.array(zeros[1], dtypes[1]),
+    }
+    return built(
+        op("pnnx.Input", "in0", "", "a"),
+        op("pnnx.Input", "in1", "", "b"),
+        *(op("pnnx.Attribute", name, "", name, data=array) for name, array in constants.items()),
+        op("DequantizeLinear", "da", "a sa za", "fa"),
+        op("DequantizeLinear", "db", "b sb zb", "fb"),
+        op("torch.matmul", "it", "fa fb", "y"),
+        op("pnnx.Output", "out", "y"),
+        _a=TensorSpec(shapes[0], dtypes[0]),
+        _b=TensorSpec(shapes[1], dtypes[1]),
+    )
+
+
+@pytest.mark.parametrize("dtype", [U8, I8])
+def test_a_product_of_two_tensors_is_one_of_bytes(dtype: Any) -> None:
+    net = two_tensors((U8, dtype), ((2, 3, 10), (2, 10, 7)))
+    given = coded(2, 3, 10), coded(2, 10, 7, dtype=dtype)
+    assert "MatMulInteger" in types(applied(quantised_products, net, *given, close=FOLDED))
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "shapes"),
+    [((I8, U8), ((3, 10), (10, 7))), ((U8, U8), ((10,), (10, 7))), ((U8, U8), ((3, 2**15 + 300), (2**15 + 300, 1)))],
+)
+def test_other_products_of_two_tensors_stay_as_they_are(dtypes: Any, shapes: Any) -> None:
+    assert_untouched(quantised_products, two_tensors(dtypes, shapes, (1, 2)))

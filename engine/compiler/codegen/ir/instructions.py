@@ -149,12 +149,12 @@ class Instructions(ABC):
             value = self.op(type_, f"insertelement {type_} {value.text}, {element} {one.text}, i64 {lane}")
         return value
 
-    def load_bytes(self, address: Value, lanes: int, count: int) -> Value:
-        """Load ``count`` bytes, zero in the other lanes; no other bytes are read."""
-        type_ = vector(lanes, "i8")
+    def load_bytes(self, address: Value, lanes: int, count: int, size: int = 1) -> Value:
+        """Load ``count`` integers of ``size`` bytes, zero in the other lanes; no other bytes are read."""
+        type_ = vector(lanes, f"i{8 * size}")
         if lanes == 1 or (not is_dynamic(count) and count == lanes):
-            return self.load(type_, address, 1)
-        arguments = [address, Value("1", "i32"), self.below(count, lanes), Value("zeroinitializer", type_)]
+            return self.load(type_, address, size)
+        arguments = [address, Value(str(size), "i32"), self.below(count, lanes), Value("zeroinitializer", type_)]
         return self.call(f"llvm.masked.load.{mangled(type_)}.p0", arguments, type_)
 
     def store_bytes(self, value: Value, address: Value, count: int) -> None:

@@ -339,5 +339,5 @@ class Attention(Layout):
             sum_width=self.value_width,
             key_line=None if self.packs_keys else self.key.column,
             value_line=self.value.row,
-            memory=self.host.memory,
+            host=self.host,
         )

@@ -215,7 +215,8 @@ class Layout(Kernel):
     def packed_keys(self, keys: int) -> Packing:
         """Return how the keys of a block are packed into columns."""
         transposed = Matrix((), self.key.column, self.key.row)
-        return Packing(source=transposed, rows=self.width, panels=panels_of(keys, self.host.lanes, self.vectors[0]))
+        panels = panels_of(keys, self.host.lanes, self.vectors[0])
+        return Packing(source=transposed, rows=self.width, panels=panels, host=self.host)
 
     @property
     def packs_keys(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engine.compiler.codegen.host import Memory
+from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Function, Index, Module, Value
 from engine.compiler.kernels.attention.rows import RowCode
 from engine.compiler.kernels.channels import Panel, load_panel, starts_of, vectors_of
@@ -37,7 +37,7 @@ class TileFunctions:
     sum_width: int
     key_line: int | None
     value_line: int
-    memory: Memory
+    host: Host
 
     def scores(self, panel: Panel) -> str:
         """Return the name of (queries, keys, scores): products of a tile with a panel."""
@@ -45,7 +45,7 @@ class TileFunctions:
         if name not in self.module.functions:
             f = self.module.inner(name, [("ptr", "queries"), ("ptr", "keys"), ("ptr", "scores")])
             queries, keys, scores = f.parameters
-            tile = Tile(self.rows.rows, panel, self.query.row, self.query.column, self.memory, self.key_line)
+            tile = Tile(self.rows.rows, panel, self.query.row, self.query.column, self.host, self.key_line)
             totals = tile.multiply(f, queries, keys, self.width, tile.zeros())
             for row, line in enumerate(tile.lines(totals)):
                 for value, first in zip(line, starts_of(panel), strict=True):
@@ -83,7 +83,7 @@ class TileFunctions:
             parameters = [("ptr", "weights"), ("ptr", "values"), ("ptr", "states"), ("ptr", "target"), ("i64", "keys")]
             f = self.module.inner(name, parameters)
             weights, values, states, target, count = f.parameters
-            tile = Tile(self.rows.rows, panel, self.rows.pitch, 1, self.memory, self.value_line)
+            tile = Tile(self.rows.rows, panel, self.rows.pitch, 1, self.host, self.value_line)
             first = self._sums(f, panel, states, target) if self.rows.has_blocks else tile.zeros()
             totals = tile.multiply(f, weights, values, keys if isinstance(keys, int) else count, first)
             for row, line in enumerate(tile.lines(totals)):

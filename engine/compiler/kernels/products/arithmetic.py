@@ -6,7 +6,7 @@ their products and the conversion of stored weights depend on the row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
@@ -64,6 +64,16 @@ class Arithmetic:
         return f.convert("bitcast", sums, vector(lanes_of(sums.type))) if self.sums else sums
 
 
+def joined(f: Function, numbers: Sequence[Value], size: int) -> Value:
+    """Return the words of narrow integers of ``size`` bytes, the first in the lowest bits; missing ones are 0."""
+    lanes = lanes_of(numbers[0].type)
+    wide = [f.convert("zext", each, vector(lanes, "i32")) for each in numbers]
+    word = wide[0]
+    for k, each in enumerate(wide[1:], 1):
+        word = f.binary("or", word, integer(f, "shl", each, 8 * size * k))
+    return from_bits(f, word)
+
+
 # By vector width in words: the x86 instruction that multiplies 16-bit pairs and adds the two products.
 _PAIRS = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}
 # The same for instructions of AVX-512 that also add to an accumulator.
@@ -112,6 +122,25 @@ def _multiply_pairs(f: Function, a: Value, b: Value, total: Value) -> Value:
     return f.binary("add", total, f.call(f"llvm.x86.{_PAIRS[lanes]}", halves, total.type))
 
 
+def _bytes(host: Host) -> MultiplyAdd:
+    if host.has_vnni:
+        return _instruction("avx512.vpdpbusd", _add_bytes)
+    return _multiply_bytes if host.triple.startswith("x86_64") else _add_bytes
+
+
+def _multiply_bytes(f: Function, a: Value, b: Value, total: Value) -> Value:
+    """Emit the sum by products of pairs of 16 bits: first of even bytes, then of odd ones."""
+    lanes = lanes_of(total.type)
+    if lanes not in _PAIRS:
+        return _add_bytes(f, a, b, total)
+    left, right = (f.convert("bitcast", each, vector(2 * lanes, "i16")) for each in (a, b))
+    even = integer(f, "and", left, 255), integer(f, "ashr", integer(f, "shl", right, 8), 8)
+    odd = integer(f, "lshr", left, 8), integer(f, "ashr", right, 8)
+    for pairs in (even, odd):
+        total = f.binary("add", total, f.call(f"llvm.x86.{_PAIRS[lanes]}", pairs, total.type))
+    return total
+
+
 def _add_pairs(f: Function, a: Value, b: Value, total: Value) -> Value:
     """Emit the sum by shifts and products, which every processor has."""
     return _add_parts(f, a, b, total, 16, "ashr")
@@ -133,6 +162,10 @@ def _add_parts(f: Function, a: Value, b: Value, total: Value, bits: int, shift: 
     return total
 
 
+def _halves(host: Host) -> MultiplyAdd:
+    return _instruction("avx512bf16.dpbf16ps", _add_halves, 2, "bfloat") if host.has_bfloat16 else _add_halves
+
+
 def _add_halves(f: Function, a: Value, b: Value, total: Value) -> Value:
     for half in (_high, _low):
         total = f.fma(half(f, a), half(f, b), total)
@@ -150,18 +183,11 @@ def _low(f: Function, words: Value) -> Value:
 ARITHMETIC: Final[Mapping[Words, Arithmetic]] = {
     "float": Arithmetic(1, lambda host: Function.fma, lambda host: host),
     "int16": Arithmetic(2, _pairs, _tiling_pairs, np.dtype(np.int16), np.dtype(np.int16), "i32"),
-    "int8": Arithmetic(
-        4,
-        lambda host: _instruction("avx512.vpdpbusd", _add_bytes),
-        _tiling_pairs,
-        np.dtype(np.uint8),
-        np.dtype(np.int8),
-        "i32",
-    ),
+    "int8": Arithmetic(4, _bytes, _tiling_pairs, np.dtype(np.uint8), np.dtype(np.int8), "i32"),
     # The instruction of AVX512-BF16 takes subnormal numbers as 0.
     "bfloat16": Arithmetic(
         2,
-        lambda host: _instruction("avx512bf16.dpbf16ps", _add_halves, 2, "bfloat"),
+        _halves,
         _tiling_bfloat16,
         BFLOAT16,
         BFLOAT16,

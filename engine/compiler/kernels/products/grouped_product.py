@@ -151,7 +151,7 @@ class GroupedProduct(Kernel):
         f = module.inner(name, [("ptr", "left"), ("ptr", "right"), ("ptr", "target")])
         left, right, address = f.parameters
         target = self._target(f, address)
-        tile = Tile(rows=height, panel=panel, row=self.source, term=1, memory=self.host.memory)
+        tile = Tile(rows=height, panel=panel, row=self.source, term=1, host=self.host)
         for row, line in enumerate(tile.lines(tile.multiply(f, left, right, self.terms, tile.zeros()))):
             target.at(w=row).store_panel(line, panel)
         f.finish()

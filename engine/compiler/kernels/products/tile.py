@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from engine.compiler.codegen.host import Memory
+from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Function, Index, Value, constant, vector
 from engine.compiler.kernels.channels import Panel, load_panel, starts_of, unroll_factor, width_of
+from engine.compiler.kernels.products.arithmetic import ARITHMETIC, Arithmetic, Words, joined
 
 # Sums of up to this many terms are unrolled completely.
 FEW = 8
@@ -23,16 +24,27 @@ class Tile:
         rows: of the left factor.
         panel: vectors (lanes, columns) of the right one.
         row, term: strides in the left factor: from row to row, and from one term of the sum to the next.
-        memory: the host's.
         line: floats from term to term in the right factor, if it is read in place; None for a packed panel.
+        words: of the packed panel, and of rows of the left factor, whose terms are contiguous then.
     """
 
     rows: int
     panel: Panel
     row: int
     term: int
-    memory: Memory
+    host: Host
     line: int | None = None
+    words: Words = "float"
+
+    @property
+    def arithmetic(self) -> Arithmetic:
+        """Return the arithmetic of the words."""
+        return ARITHMETIC[self.words]
+
+    @property
+    def size(self) -> int | None:
+        """Return the bytes of a number in the left factor; None for the kernel's float."""
+        return None if self.words == "float" else self.arithmetic.image.itemsize
 
     @property
     def pitch(self) -> int:
@@ -41,7 +53,8 @@ class Tile:
 
     def zeros(self) -> list[Value]:
         """Return the initial sums, row by row."""
-        return [constant(0.0, vector(lanes)) for lanes, _ in self.panel] * self.rows
+        type_ = self.arithmetic.sums or "float"
+        return [constant(0, vector(lanes, type_)) for lanes, _ in self.panel] * self.rows
 
     def lines(self, totals: Sequence[Value]) -> list[Sequence[Value]]:
         """Return the vectors of every row."""
@@ -49,7 +62,10 @@ class Tile:
         return [totals[k : k + size] for k in range(0, len(totals), size)]
 
     def multiply(self, f: Function, left: Value, right: Value, terms: Index, totals: Sequence[Value]) -> list[Value]:
-        """Emit the K loop: add ``terms`` products to the sums. ``left`` is the first element of the first row."""
+        """Emit the K loop: add the products of so many words to the sums.
+
+        ``left`` is the first element of the first row.
+        """
         totals, unroll = list(totals), unroll_factor(self.rows * len(self.panel))
         if isinstance(terms, int) and terms <= FEW:
             for k in range(terms):
@@ -75,22 +91,55 @@ class Tile:
             rest.carry(self._add(f, at, line, 0, rest.carried))
         return rest.results
 
-    def _moved(self, f: Function, left: Value, right: Value, term: Index) -> tuple[Value, Value]:
-        return f.at(left, f.mul(term, self.term)), f.at(right, f.mul(term, self.pitch))
+    def multiply_rest(
+        self, f: Function, left: Value, right: Value, words: int, rest: int, totals: Sequence[Value]
+    ) -> list[Value]:
+        """Add the products of the ``rest`` numbers behind some words, fewer than a word has; no others are read."""
+        left, right = self._moved(f, left, right, words)
+
+        size = self.arithmetic.image.itemsize
+
+        def word(row: int) -> Value:
+            at = self._at(f, left, row * self.row)
+            return joined(f, [f.load(f"i{8 * size}", f.at(at, k, size), size) for k in range(rest)], size)
+
+        return self._add_words(f, map(word, range(self.rows)), self._vectors(f, right, 0), totals)
+
+    def _at(self, f: Function, left: Value, index: Index) -> Value:
+        """Return the address of a number of the left factor."""
+        return f.at(left, index, self.size)
+
+    def _moved(self, f: Function, left: Value, right: Value, word: Index) -> tuple[Value, Value]:
+        return self._at(f, left, f.mul(word, self.step)), f.at(right, f.mul(word, self.pitch))
+
+    @property
+    def step(self) -> int:
+        """Return the numbers from word to word of a row."""
+        return self.term * self.arithmetic.numbers
 
     def _add(self, f: Function, left: Value, right: Value, term: int, totals: Sequence[Value]) -> list[Value]:
-        """Add one term to every sum of the tile."""
+        """Add one word to every sum of the tile."""
         vectors = self._vectors(f, f.at(right, term * self.pitch), term)
-        result = []
-        for row, sums in enumerate(self.lines(totals)):
-            value = f.load("float", f.at(left, row * self.row + term * self.term))
-            for (lanes, _), each, total in zip(self.panel, vectors, sums, strict=True):
-                result.append(f.fma(f.splat(value, lanes), each, total))
-        return result
+
+        def word(row: int) -> Value:
+            return f.load("float", self._at(f, left, row * self.row + term * self.step), self.size or 4)
+
+        return self._add_words(f, map(word, range(self.rows)), vectors, totals)
+
+    def _add_words(
+        self, f: Function, words: Iterable[Value], vectors: Sequence[Value], totals: Sequence[Value]
+    ) -> list[Value]:
+        """Add one word of every row times the vectors of the panel to the sums."""
+        multiply_add = self.arithmetic.multiply_add(self.host)
+        return [
+            multiply_add(f, f.splat(value, lanes), each, total)
+            for value, sums in zip(words, self.lines(totals), strict=True)
+            for (lanes, _), each, total in zip(self.panel, vectors, sums, strict=True)
+        ]
 
     def _vectors(self, f: Function, line: Value, term: int) -> list[Value]:
         """Load a line of the right factor and prefetch later ones."""
-        floats = self.memory.line_floats
+        floats = self.host.memory.line_floats
         if self.line is not None:
             for first in range(0, width_of(self.panel), floats):
                 f.prefetch(f.at(line, AHEAD_LINES * self.line + first))

@@ -7,6 +7,7 @@ import math
 import mmap
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from engine.tensor import Array
 
@@ -15,7 +16,7 @@ _libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 _NO_ACCESS = 0
 
 
-def guarded_array(values: Array, *, at_end: bool = True, dtype: str = "float32") -> Array:
+def guarded_array(values: Array, *, at_end: bool = True, dtype: DTypeLike = "float32") -> Array:
     """Return a copy that ends, or begins, at a page; the pages before and behind are inaccessible."""
     size = np.dtype(dtype).itemsize
     n_bytes = size * math.prod(values.shape)

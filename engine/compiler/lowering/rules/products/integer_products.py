@@ -20,8 +20,9 @@ from engine.compiler.kernels.elements import Domain, make_elements
 from engine.compiler.kernels.expr import Expr, Operand, apply
 from engine.compiler.kernels.products.arithmetic import ARITHMETIC, Words
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.fusion import as_image
+from engine.compiler.lowering.fusion import as_image, unfused
 from engine.compiler.lowering.layout import BORDER_RULES, NO_BORDER, Border
+from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.convolution.conv_geometry import (
     ConvParameters,
     border_for,
@@ -32,10 +33,13 @@ from engine.compiler.lowering.rules.convolution.conv_geometry import (
 from engine.compiler.lowering.rules.convolution.conv_steps import as_filters, computed
 from engine.compiler.lowering.rules.products.bfloat16 import parts_of
 from engine.compiler.lowering.rules.products.linear import linear_step, rows_as_image
+from engine.compiler.lowering.rules.products.matmul import Narrow
+from engine.compiler.lowering.rules.products.matmul import product as multiplied
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, derived, words_at
 from engine.compiler.storage import FLOAT32, View, channels_last, row_major
 from engine.graph.operator import RuntimeOperator
+from engine.ir.dims import is_symbolic
 from engine.layers.onnx.products.conv import ConvInteger, distances, windows_and_pads
 from engine.layers.onnx.products.matmul import MatMulInteger, centred_columns
 from engine.passes.support.byte_products import is_depthwise, is_exact_in_float32
@@ -293,6 +297,8 @@ BORDER_RULES[ConvInteger] = _wanted_border
 def lower_matmul_integer(context: Context) -> Lowered:
     """Lower a matrix product of words, each some elements of a row."""
     node, x = context.layer(MatMulInteger), _bytes(context)
+    if isinstance(context.argument(1), View):
+        return _lower_computed(context, node, x, _bytes(context, 1))
     weight = _stored(context, 1)
     if not node.as_float or weight.ndim != 2 or len(x.shape) < 2:
         raise NotLoweredError("there is no kernel for its integers")
@@ -306,6 +312,29 @@ def lower_matmul_integer(context: Context) -> Lowered:
     return result.lowered(*image.steps, step)
 
 
+def _lower_computed(context: Context, node: MatMulInteger, left: View, right: View) -> Lowered:
+    """Lower a product of two tensors that are computed."""
+    zeros = [
+        zero for k, each in enumerate((left, right)) if isinstance(zero := Zero.of(context, 2 + k, each).value, int)
+    ]
+    if not node.as_float or left.dtype != BYTES[0] or len(zeros) < 2 or min(len(left.shape), len(right.shape)) < 2:
+        raise NotLoweredError("there is no kernel for its integers")
+    if is_symbolic((left.shape[-1], right.shape[-1])):
+        return _as_floats(context, (left, right), zeros)
+    narrow = Narrow("int8", right.dtype.name, (zeros[0], zeros[1]))
+    return multiplied(context, left, right, unfused(context.op, tree=_sum([])), narrow=narrow)
+
+
+def _as_floats(context: Context, factors: Sequence[View], zeros: Sequence[int]) -> Lowered:
+    """Lower a product of dynamic sizes, for which there are only kernels of floats."""
+    composition, floats = Composition(context), []
+    for each, zero in zip(factors, zeros, strict=True):
+        floats.append(row_major(each.shape, FLOAT32))
+        composition.typed(floats[-1], apply("sub", Operand(0), float(zero)), each)
+    lowered = multiplied(context, floats[0], floats[1], unfused(context.op))
+    return replace(lowered, steps=[*composition.steps, *lowered.steps])
+
+
 def _sum(shift: Sequence[View]) -> Expr:
     """Return the sum that a word holds as a float, with what is added to it."""
     return apply("shifted_sum", Operand(0), Operand(1)) if shift else apply("whole_sum", Operand(0))
@@ -316,8 +345,8 @@ def _words(context: Context, weights: Array) -> Words:
     return "int8" if fits and context.host.has_vnni else "int16"
 
 
-def _bytes(context: Context) -> View:
-    x = context.elements(0)
+def _bytes(context: Context, index: int = 0) -> View:
+    x = context.elements(index)
     if x.dtype not in BYTES:
         raise NotLoweredError("there is no kernel for its integers")
     return x

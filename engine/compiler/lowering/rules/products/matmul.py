@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
 from engine.compiler.kernels.expr import RESULT, Expr, Operand, apply
 from engine.compiler.kernels.kernel import Strides
+from engine.compiler.kernels.products.arithmetic import Words
 from engine.compiler.kernels.products.grouped_product import GroupedProduct
 from engine.compiler.kernels.products.matrix import Matrix
 from engine.compiler.kernels.products.product import (
@@ -79,23 +80,41 @@ def _computed_linear(context: Context) -> Lowered:
     return product(context, x, _turned(weight), first)
 
 
-def product(context: Context, left: View, right: View, first: Fused, order: Sequence[int] | None = None) -> Lowered:
+@dataclass(frozen=True, slots=True)
+class Narrow:
+    """Narrow numbers that factors hold; see ``Product``."""
+
+    words: Words
+    dtype: str
+    zeros: tuple[int, int] = (0, 0)
+
+
+def product(
+    context: Context,
+    left: View,
+    right: View,
+    first: Fused,
+    order: Sequence[int] | None = None,
+    narrow: Narrow | None = None,
+) -> Lowered:
     """Lower left @ right with the operators that follow.
 
     Args:
         first: the operator's result, before the operators that follow.
         order: permutation of the result's dimensions to batch, rows, columns.
+        narrow: what the factors hold instead of floats.
 
     Raises:
         NotLoweredError: it does not lie in matrices.
     """
     form, order = _Form.of(left, right), range(context.result_spec.rank) if order is None else order
+    form = form if narrow is None else replace(form, is_swapped=False)
 
     def as_image(array: Strided) -> Strided:
         return form.as_image(array.transpose(order))
 
     result = _result(context, fuse_following(context.lowering, first, as_image), as_image, order)
-    return result.lowered(*_steps(context, left, right, form, result))
+    return result.lowered(*_steps(context, left, right, form, result, narrow))
 
 
 def multiplied(
@@ -111,20 +130,26 @@ def multiplied(
     return _steps(context, left, right, form, Result.of(fused, target, form.as_image, context.lowering.fault_flag))
 
 
-def _steps(context: Context, left: View, right: View, form: _Form, result: Result) -> list[KernelStep]:
+def _steps(
+    context: Context, left: View, right: View, form: _Form, result: Result, narrow: Narrow | None = None
+) -> list[KernelStep]:
     steps: list[KernelStep] = []
     n, columns, h, rows = result.image.shape
-    tile_rows, vectors = choose_product_tile(context.host, rows, columns, form.terms)
+    words: Words = "float" if narrow is None else narrow.words
+    tile_rows, vectors = choose_product_tile(context.host, rows, columns, form.terms, words)
     a = form.stacked(context, left, steps, is_left=True)
     b = form.stacked(context, right, steps, is_left=False)
     if form.is_swapped:
         a, b = _turned(b), _turned(a)
-    if _is_packed_once(a, b):
+    if narrow is None and _is_packed_once(a, b):
         return [*steps, *_by_rows(context, result, a, b)]
     if not is_supported_layout(context.host, b.shape[-2:], b.strides[-2:], vectors):
         b = context.copied(b, steps)
-    a, spacing = spaced(context, a, columns)
-    steps.extend(spacing)
+    if narrow is None:
+        a, spacing = spaced(context, a, columns)
+        steps.extend(spacing)
+    elif a.strides[-1] != 1 and form.terms > 1:
+        a = context.copied(a, steps)
     kernel = Product(
         stack=(n, h),
         rows=rows,
@@ -138,6 +163,7 @@ def _steps(context: Context, left: View, right: View, form: _Form, result: Resul
         vectors=vectors,
         panel=symbolic_panel(context.host, columns, vectors),
         host=context.host,
+        **({} if narrow is None else asdict(narrow)),
     )
     return [*steps, result.step(kernel, [a, b])]
 

@@ -75,17 +75,35 @@ def network(dtype: Any) -> RuntimeGraph:
     return built(*operators, _x=TensorSpec((1, 3, 9, 7), F32))
 
 
+def attention(dtype: Any) -> RuntimeGraph:
+    """Return products of two tensors: of queries and keys, and of scores and values."""
+    net, zero = Network(dtype), 0 if dtype == np.uint8 else -128
+    given = net.coded("x", 0.03, zero + 115)
+    for each in ("q", "k", "v"):
+        net.layer("F.linear", each, given, (3 * 13, 18))
+        net.then(
+            "Tensor.reshape", f"{each}r", net.coded(each, 0.02, zero + 120 + len(net.operators)), shape=(19, 3, 13)
+        )
+        net.then("Tensor.permute", f"{each}p", f"{each}r", dims=(1, 2, 0) if each == "k" else (1, 0, 2))
+    net.then("torch.matmul", "scores", "qp kp")
+    weights = net.coded("scores", 0.05, zero + 100)
+    net.then("torch.matmul", "sums", f"{weights} vp")
+    operators = [*net.operators, op("QuantizeLinear", "end", "sums x_s x_z", "y"), op("pnnx.Output", "out", "y")]
+    return built(*operators, _x=TensorSpec((19, 18), F32))
+
+
 def answers(graph: RuntimeGraph, x: Any) -> Iterator[Any]:
     for host in HOSTS:
         yield CompiledGraph(graph, Options(threads=2), host).run([x])[0]
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8])
-def test_bytes_are_the_same_at_every_level(dtype: Any) -> None:
-    graph, _ = optimise(network(dtype))
-    assert not any(each.type.startswith("F.") for each in graph.operators)
+@pytest.mark.parametrize(("make", "shape"), [(network, (1, 3, 9, 7)), (attention, (19, 18))])
+def test_bytes_are_the_same_at_every_level(make: Any, shape: tuple[int, ...], dtype: Any) -> None:
+    graph, _ = optimise(make(dtype))
+    assert not {"torch.matmul", "F.conv2d", "F.linear"} & {each.type for each in graph.operators}
     for seed in range(4):
-        x = np.random.default_rng(seed).standard_normal((1, 3, 9, 7)).astype(F32)
+        x = np.random.default_rng(seed).standard_normal(shape).astype(F32)
         first, *others = answers(graph, x)
         assert len(set(first.reshape(-1).tolist())) > 5
         for each in others:
