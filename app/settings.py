@@ -292,6 +292,7 @@ class BodySettings(BaseModel):
     )
     max_elements: int = _row(16 * 2**20, "elements", "Largest tensor of a request.", ge=1)
     max_images: int = _row(32, "pictures", "Most images in one request.", ge=1)
+    max_sound_s: float = _row(600.0, "seconds", "Longest sound, checked before decoding.", gt=0, le=86_400)
     # Pillow always refuses twice its own MAX_IMAGE_PIXELS, so a larger limit would have no effect.
     max_pixels: int = _row(50_000_000, "pixels", "Largest image, checked before decoding.", ge=1, le=178_956_970)
 

@@ -14,10 +14,11 @@ from app.arrays import dtype_name
 from app.errors import InputMismatchError
 from app.images.decoded import PictureSource
 from app.messages import cut, quoted
+from app.sound.sound import Sounds
 from app.text.text import Texts
 
-# Value of an input: a tensor, images that preprocessing turns into one, or texts that become all inputs.
-Input: TypeAlias = NDArray[Any] | tuple[PictureSource, ...] | Texts
+# Value of an input: a tensor, images that preprocessing turns into one, or texts or sounds that become all inputs.
+Input: TypeAlias = NDArray[Any] | tuple[PictureSource, ...] | Texts | Sounds
 Inputs: TypeAlias = dict[str, Input]
 
 _ADVICE: Final = "; to send pictures, set [preprocess] in the model's config.toml"
@@ -30,12 +31,14 @@ class Signature:
     Attributes:
         picture_input: the input that takes images, or None.
         text_input: the input that takes the token ids of texts, or None if the model takes no texts.
+        sound_input: the input that takes sounds, or None.
     """
 
     inputs: tuple[engine.Port, ...]
     outputs: tuple[engine.Port, ...]
     picture_input: str | None = None
     text_input: str | None = None
+    sound_input: str | None = None
 
     def input(self, name: str) -> engine.Port:
         """Return the input of a name or alias.
@@ -53,7 +56,7 @@ class Signature:
 
     def find_input(self, name: str) -> engine.Port | None:
         """Return the input of a name or alias, or None."""
-        return _find(self.inputs, name)
+        return find_port(self.inputs, name)
 
     def matched(self, names: Iterable[str]) -> dict[str, engine.Port]:
         """Return the input of each name or alias.
@@ -69,7 +72,7 @@ class Signature:
 
     def output(self, name: str) -> engine.Port | None:
         """Return the output of a name or alias, or None."""
-        return _find(self.outputs, name)
+        return find_port(self.outputs, name)
 
     def only_input(self) -> engine.Port:
         """Return the only input.
@@ -123,6 +126,21 @@ class Signature:
             )
         return self.text_input
 
+    def sound_port(self, name: str | None = None) -> str:
+        """Return the name of the input that takes sounds; a given name must be the name of that input.
+
+        Raises:
+            InputMismatchError: the model, or the named input, takes no sounds.
+        """
+        if self.sound_input is None or name not in (None, self.sound_input):
+            raise InputMismatchError(
+                f"the model takes no sounds: found a sound, expected tensors for {quoted(self.input_names)};"
+                " to send sounds, set [sound] in the model's config.toml",
+                found="sound",
+                expected=list(self.input_names),
+            )
+        return self.sound_input
+
     @property
     def input_names(self) -> tuple[str, ...]:
         """Return the names in the order of the graph."""
@@ -134,7 +152,8 @@ class Signature:
         return tuple(port.name for port in self.outputs)
 
 
-def _find(ports: Iterable[engine.Port], name: str) -> engine.Port | None:
+def find_port(ports: Iterable[engine.Port], name: str) -> engine.Port | None:
+    """Return the port of a name or alias, or None."""
     return next((port for port in ports if name == port.name or name in port.aliases), None)
 
 

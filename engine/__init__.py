@@ -42,7 +42,7 @@ from engine.graph import (
 )
 from engine.layers import Annotations, Layer, Registry, register, registry
 from engine.limits import asking_for_room
-from engine.loading import check, load
+from engine.loading import check, compose, load
 from engine.memory.files import read_file
 from engine.memory.resources import free_memory_bytes, total_memory_bytes
 from engine.memory.shared_blocks import SharedBlockServer, share_memory
@@ -99,6 +99,7 @@ __all__ = [
     "check",
     "compare",
     "compile_metrics",
+    "compose",
     "describe_host",
     "explain",
     "free_memory_bytes",

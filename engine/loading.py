@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
+
+import numpy as np
 
 from engine import pnnx
 from engine.bundle import is_bundle, open_bundle
@@ -10,6 +13,8 @@ from engine.errors import EngineError
 from engine.graph import GraphWarning, RuntimeGraph
 from engine.graph.building.linking import BOUNDARY_TYPES, bind_operator
 from engine.layers import Registry, registry
+from engine.pnnx.param import parse_param
+from engine.tensor import Array
 from engine.toolchain import admit
 
 
@@ -51,6 +56,28 @@ def read(
         return RuntimeGraph.from_bundle(open_bundle(param, admit), registry=registry)
     graph = RuntimeGraph(param, bin, registry=registry)
     graph.init(verify=verify)
+    return graph
+
+
+def compose(lines: Sequence[str], tensors: Mapping[str, Array], name: str) -> RuntimeGraph:
+    """Build a graph from lines of a ``.pnnx.param`` file and its tensors in memory.
+
+    Args:
+        lines: one operator each, without the header of the file.
+        tensors: the stored tensors by name, as in ``conv.weight``.
+        name: name of the graph.
+
+    Raises:
+        EngineError: a line is malformed, a tensor is missing, or the graph cannot be built.
+    """
+    outputs = sum(int(line.split()[3]) for line in lines)
+    param = parse_param("\n".join(["7767517", f"{len(lines)} {outputs}", *lines, ""]).encode(), name)
+    for operator, declared in zip(param.graph.operators, param.declarations, strict=True):
+        for key in declared:
+            data = np.ascontiguousarray(tensors[f"{operator.name}.{key}"])
+            operator.attributes[key] = pnnx.Attribute(data.shape, data.dtype, data)
+    graph = RuntimeGraph.from_source(param.graph, name)
+    graph.build()
     return graph
 
 

@@ -1,4 +1,4 @@
-"""Decoding of multipart/form-data: images become a batch; .npy and .npz files become inputs named by their field.
+"""Decoding of multipart/form-data: images or sounds become a batch; .npy and .npz files become inputs by their field.
 
 The type of a file is determined by its first bytes, since the type that curl and browsers send is a guess from its
 name. A form is split into its parts (RFC 7578), which are views of the body. The work is bounded for any body: parts
@@ -22,6 +22,8 @@ from app.images.decode import Picture
 from app.messages import cut, quoted
 from app.settings import Settings
 from app.signature import Input, Inputs, Signature
+from app.sound.decode import format_of
+from app.sound.sound import Sound, Sounds
 
 _FIELDS: Final = ("model", "version", "outputs", "parameters")
 # Most bytes of a plain field.
@@ -38,7 +40,9 @@ def parse_form(body: bytes | bytearray, content_type: str, settings: Settings) -
     fields = _plain_fields(part for part in parts if part.file_name is None)
     files = [part for part in parts if part.file_name is not None]
     if not files:
-        raise InvalidRequestError("the form has no file, expected pictures, .npy or .npz, as in curl -F file=@cat.jpg")
+        raise InvalidRequestError(
+            "the form has no file, expected pictures, sounds, .npy or .npz, as in curl -F file=@cat.jpg"
+        )
     outputs = fields.get("outputs")
     return Message(
         decode=lambda signature: _inputs(files, signature, settings),
@@ -90,19 +94,32 @@ def _parsed_parameters(text: str) -> dict[str, Any]:
 
 def _inputs(files: list[Part], signature: Signature, settings: Settings) -> Inputs:
     pictures: list[Picture] = []
+    sounds: list[Sound] = []
     inputs: Inputs = {}
     for part in files:
         read = _reader(part)
-        if read is None:
+        if read is not None:
+            for name, value in read(part, signature, settings).items():
+                _add(inputs, name, value)
+        elif _is_sound(part, signature):
+            sounds.append(_sound(part, len(sounds)))
+            signature.sound_port()
+        else:
             pictures.append(_picture(part, len(pictures)))
             port = signature.find_input(part.name)
             signature.picture_port(None if port is None else port.name)
-            continue
-        for name, value in read(part, signature, settings).items():
-            _add(inputs, name, value)
     if pictures:
         _add(inputs, signature.picture_port().name, tuple(pictures))
+    if sounds:
+        _add(inputs, signature.sound_port(), Sounds(tuple(sounds)))
     return inputs
+
+
+def _is_sound(part: Part, signature: Signature) -> bool:
+    """Return whether a file is a sound; one of an unknown format is what the model takes."""
+    if format_of(bytes(part.data[:12])) is not None:
+        return True
+    return signature.sound_input is not None and signature.picture_input is None
 
 
 def _add(inputs: Inputs, name: str, value: Input) -> None:
@@ -132,6 +149,10 @@ def _npz(part: Part, signature: Signature, settings: Settings) -> Inputs:
 
 def _picture(part: Part, index: int) -> Picture:
     return Picture(data=part.data, label=f"picture {index + 1} ('{_file_name(part)}')")
+
+
+def _sound(part: Part, index: int) -> Sound:
+    return Sound(part.data, f"sound {index + 1} ('{_file_name(part)}')")
 
 
 def _file_name(part: Part) -> str:

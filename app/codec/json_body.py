@@ -23,11 +23,13 @@ from app.signature import Inputs, Signature
 _LONG: Final = 1 << 16
 # Limit of a name's length, since names are looked up on the event loop.
 _MAX_NAME: Final = 10_000
-_KEYS: Final = ("model", "version", "inputs", "outputs", "parameters", "image", "text")
+_KEYS: Final = ("model", "version", "inputs", "outputs", "parameters", "image", "audio", "text")
 
 
 def parse_json_body(body: bytes | bytearray, settings: Settings) -> Message:
-    """Return the message of ``{"inputs", "model"?, "version"?, "outputs"?, "parameters"?}``, or with ``"image"``.
+    """Return the message of ``{"inputs", "model"?, "version"?, "outputs"?, "parameters"?}``.
+
+    In place of ``"inputs"`` there may be ``"image"``, ``"audio"`` or ``"text"``.
 
     Raises:
         InvalidRequestError: not JSON, not an object, an unknown key, or a value of the wrong type.
@@ -37,7 +39,7 @@ def parse_json_body(body: bytes | bytearray, settings: Settings) -> Message:
     if "text" in document:
         decode: Callable[[Signature], Inputs] = partial(text_inputs, read_texts(document["text"], "text"))
     else:
-        inputs = document["inputs"] if "inputs" in document else {"image": document["image"]}
+        inputs = document["inputs"] if "inputs" in document else _media(document)
         decode = partial(decode_inputs, inputs, settings=settings)
     return Message(
         decode=decode,
@@ -60,8 +62,13 @@ def _check_keys(document: Any) -> None:
     for key in document:
         if key not in _KEYS:
             raise InvalidRequestError(f"unknown key '{cut(key)}'{did_you_mean(key, _KEYS)}, expected {quoted(_KEYS)}")
-    if sum(key in document for key in ("inputs", "image", "text")) != 1:
-        raise InvalidRequestError("the body: expected one of 'inputs', 'image' and 'text'")
+    if sum(key in document for key in ("inputs", "image", "audio", "text")) != 1:
+        raise InvalidRequestError("the body: expected one of 'inputs', 'image', 'audio' and 'text'")
+
+
+def _media(document: dict[str, Any]) -> dict[str, Any]:
+    key = "image" if "image" in document else "audio"
+    return {key: document[key]}
 
 
 def _is_v2(inputs: object) -> bool:

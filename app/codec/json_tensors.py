@@ -1,4 +1,4 @@
-"""Conversion of the ``inputs`` of a JSON body to tensors and images. A given ``dtype`` must be the input's.
+"""Conversion of the ``inputs`` of a JSON body to tensors, images and sounds. A given ``dtype`` must be the input's.
 
 A float input accepts whole numbers; an integer input accepts no fractions; only a bool input accepts true and false.
 Complex inputs need base64 or .npy.
@@ -10,7 +10,7 @@ import base64
 import binascii
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache, partial
 from typing import Any, Final
 
@@ -26,6 +26,7 @@ from app.memory.reservation import charge, check
 from app.messages import brief, cut, did_you_mean, quoted
 from app.settings import Settings
 from app.signature import Input, Inputs, Signature, describe
+from app.sound.sound import Sound, Sounds
 
 _WIDE: Final = np.dtype(np.float64)
 # Integers below it are exact in float64.
@@ -202,6 +203,8 @@ def decode_inputs(value: object, signature: Signature, settings: Settings) -> In
     pictures = _pictures(value)
     if pictures is not None:
         return {signature.picture_port().name: pictures}
+    if (sounds := _sounds(value)) is not None:
+        return {signature.sound_port(): sounds}
     port = signature.only_input()
     return {port.name: decode_input(value, port, signature, settings)}
 
@@ -212,41 +215,65 @@ def decode_input(value: object, port: engine.Port, signature: Signature, setting
     if pictures is not None:
         signature.picture_port(port.name)
         return pictures
+    if (sounds := _sounds(value)) is not None:
+        signature.sound_port(port.name)
+        return sounds
     if type(value) is list or not isinstance(value, Mapping):
         return to_array(value, port, _dtype(port))
     unknown = sorted(set(value) - _TENSOR_KEYS)
     if unknown:
         raise InvalidRequestError(
             f"input '{port.name}': unknown key '{cut(unknown[0])}'{did_you_mean(unknown[0], [*_TENSOR_KEYS, 'image'])},"
-            f" expected {quoted(sorted(_TENSOR_KEYS))}, or 'image' alone"
+            f" expected {quoted(sorted(_TENSOR_KEYS))}, or 'image' or 'audio' alone"
         )
     return _tensor(value, port, settings)
 
 
 def _is_unnamed(value: Mapping[str, Any], signature: Signature) -> bool:
-    """Return whether an object is one tensor or image, not a table of inputs.
+    """Return whether an object is one tensor, image or sound, not a table of inputs.
 
-    An object whose keys all name inputs is a table, unless a tensor would be the text of an image.
+    An object whose keys all name inputs is a table, unless a tensor would be the text of an image or a sound.
     """
-    if set(value) == {"image"} and isinstance(value["image"], str) and signature.picture_input is not None:
+    takes = {"image": signature.picture_input, "audio": signature.sound_input}
+    if len(value) == 1 and any(isinstance(value.get(key), str) and takes[key] is not None for key in takes):
         return True
     is_table = all(signature.find_input(name) is not None for name in value)
-    return not is_table and set(value) <= _TENSOR_KEYS | {"image"}
+    return not is_table and set(value) <= _TENSOR_KEYS | takes.keys()
 
 
 def _pictures(value: object) -> tuple[Picture, ...] | None:
     """Return the images if the value is {"image": base64} or a list of those, otherwise None."""
-    items = value if isinstance(value, list) else [value]
+    items = _media(value, "image")
+    if items is None:
+        return None
+    return tuple(
+        Picture(data=_base64(text, f"{label}: image"), label=label) for text, label in _labelled(items, "picture")
+    )
+
+
+def _sounds(value: object) -> Sounds | None:
+    """Return the sounds if the value is {"audio": base64} or a list of those, otherwise None."""
+    items = _media(value, "audio")
+    if items is None:
+        return None
+    return Sounds(tuple(Sound(_base64(text, f"{label}: audio"), label) for text, label in _labelled(items, "sound")))
+
+
+def _media(value: object, key: str) -> list[Any] | None:
+    """Return the texts of {key: base64}, or of a list of those, otherwise None."""
+    items: list[Any] = value if isinstance(value, list) else [value]
     # Fast path for lists of numbers, the usual case.
     if not items or type(items[0]) in (list, float, int):
         return None
-    if not all(isinstance(item, Mapping) and set(item) == {"image"} for item in items):
+    if not all(isinstance(item, Mapping) and set(item) == {key} for item in items):
         return None
-    labels = ["the picture"] if len(items) == 1 else [f"picture {index + 1}" for index in range(len(items))]
-    return tuple(
-        Picture(data=_base64(item["image"], f"{label}: image"), label=label)
-        for item, label in zip(items, labels, strict=True)
-    )
+    return [item[key] for item in items]
+
+
+def _labelled(items: list[Any], what: str) -> Iterator[tuple[Any, str]]:
+    """Yield each item with its name in messages."""
+    for index, item in enumerate(items):
+        yield item, f"the {what}" if len(items) == 1 else f"{what} {index + 1}"
 
 
 def _base64(text: object, where: str) -> bytes:

@@ -15,18 +15,25 @@ from app.images.header_scan import format_of
 from app.messages import cut
 from app.settings import Settings
 from app.signature import Inputs, Signature
+from app.sound import decode as sound
+from app.sound.sound import Sound, Sounds
 
 JSON: Final = "application/json"
 FORM: Final = "multipart/form-data"
 NPY: Final = "application/x-npy"
 NPZ: Final = "application/x-npz"
 PNG: Final = "image/png"
-TAKEN: Final = (JSON, FORM, "image/*", NPY, NPZ)
+TAKEN: Final = (JSON, FORM, "image/*", "audio/*", NPY, NPZ)
 
 # Types that carry no information: curl labels any body a form.
 _UNTYPED: Final = ("", "application/octet-stream", "application/x-www-form-urlencoded")
 _PICTURE_TYPES: Final = {f"image/{name.lower()}" for name in (*FORMATS, "jpg", "pjpeg", "x-png", "x-ms-bmp", "tif")}
-# First bytes of a body without a type, except images.
+# Types of sounds, with other names in use.
+_SOUND_TYPES: Final = {
+    *sound.FORMATS.values(), "audio/wave", "audio/x-wav", "audio/vnd.wave", "audio/x-flac", "audio/mp3",
+    "application/ogg", "audio/vorbis", "audio/opus", "audio/x-aiff", "audio/*",
+}  # fmt: skip
+# First bytes of a body without a type, except images and sounds.
 _BEGINNINGS: Final = ((NPY_MAGIC, NPY), (ZIP_MAGIC, NPZ), (b"{", JSON), (b"[", JSON))
 
 
@@ -50,11 +57,13 @@ def parse(body: bytes | bytearray, content_type: str, settings: Settings) -> Mes
         return npz_message(body, settings)
     if media_type in _PICTURE_TYPES:
         return Message(decode=partial(_picture, body))
+    if media_type in _SOUND_TYPES:
+        return Message(decode=partial(_sound, body))
     raise _unsupported(media_type, body)
 
 
 def reads_all(body: bytes | bytearray, content_type: str) -> bool:
-    """Return whether ``parse`` reads the whole body; arrays and images are read by the message's ``decode``."""
+    """Return whether ``parse`` reads the whole body; ``decode`` of the message reads arrays, images and sounds."""
     return _media_type(body, content_type) in (JSON, FORM)
 
 
@@ -67,11 +76,17 @@ def _picture(body: bytes | bytearray, signature: Signature) -> Inputs:
     return {signature.picture_port().name: (Picture(data=body),)}
 
 
+def _sound(body: bytes | bytearray, signature: Signature) -> Inputs:
+    return {signature.sound_port(): Sounds((Sound(body),))}
+
+
 def _guess(body: bytes | bytearray) -> str | None:
     start = bytes(body[:64]).lstrip()
     picture = format_of(bytes(body[:12]))
     if picture is not None:
         return f"image/{picture.lower()}"
+    if (kind := sound.format_of(bytes(body[:12]))) is not None:
+        return kind
     return next((media_type for beginning, media_type in _BEGINNINGS if start.startswith(beginning)), None)
 
 

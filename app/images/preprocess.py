@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 import engine
+from app.content import ContentRun, Converted
 from app.errors import ConfigError, InputMismatchError, RequestTooLargeError
 from app.images.config import (
     PreprocessConfig,
@@ -44,12 +45,11 @@ _FAR_MORE: Final = 4
 
 
 class Prepared(NamedTuple):
-    """Batch of pictures as the network takes it, their placements, and the time taken in seconds."""
+    """Batch of pictures as the network takes it, their placements, and the seconds that decoding took."""
 
     tensor: NDArray[Any]
     placements: tuple[Placement, ...]
     decode_s: float
-    preprocess_s: float
 
 
 class Preprocessor:
@@ -72,6 +72,11 @@ class Preprocessor:
         self._padding = padding_values(self.config, self._dtype, channels)
         make_ready()
 
+    def convert(self, pictures: Sequence[Picture], admit: Callable[[NDArray[Any]], None]) -> Converted:
+        """Return one run for all pictures; see ``Converter``."""
+        tensor, placements, decode_s = self(pictures, admit)
+        return Converted([ContentRun({self.port.name: tensor}, placements, tuple(range(len(placements))))], decode_s)
+
     def __call__(
         self, pictures: Sequence[PictureSource], admit: Callable[[NDArray[Any]], None] = lambda batch: None
     ) -> Prepared:
@@ -85,7 +90,7 @@ class Preprocessor:
             raise RequestTooLargeError(
                 f"too many pictures: found {len(pictures)}, expected at most {self._settings.max_images}"
             )
-        start, decode_s = time.perf_counter(), 0.0
+        decode_s = 0.0
         canvas = self._widest(pictures) if self.config.follows else None
         batch: NDArray[Any] | None = None
         placements: list[Placement] = []
@@ -107,8 +112,16 @@ class Preprocessor:
             placements.append(placement)
         if batch is None:
             raise InputMismatchError(f"input '{self.port.name}': no picture was sent, expected at least one")
-        total_s = time.perf_counter() - start
-        return Prepared(tensor=batch, placements=tuple(placements), decode_s=decode_s, preprocess_s=total_s - decode_s)
+        return Prepared(batch, tuple(placements), decode_s)
+
+    @property
+    def has_fixed_size(self) -> bool:
+        """Return True: pictures of another size than the usual share no runs by their shape."""
+        return True
+
+    def examples(self) -> list[dict[str, NDArray[Any]]]:
+        """Return none: zeros will do."""
+        return []
 
     def is_light(self, pictures: Sequence[PictureSource]) -> bool:
         """Return whether preprocessing is cheap: one picture, small as encoded and as the network's input."""

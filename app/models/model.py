@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import engine
+from app.content import ContentRun, Converter
 from app.errors import ConfigError, InputMismatchError, InvalidRequestError, ServiceError
-from app.images.placement import Placement
 from app.images.preprocess import find_preprocessor
 from app.memory.machine import budget_bytes
 from app.memory.reservation import bounded, would_fit
@@ -27,14 +27,17 @@ from app.models.response_cache import open_cache
 from app.models.runs import Runs, Verification
 from app.models.servable import BatchAxes
 from app.models.sessions import open_session
+from app.models.states import Steps
 from app.models.statistics import Timing, account
 from app.models.warmup import example_inputs, partly_known, read_warmup
 from app.scheduling.job import RunSpec
 from app.settings import Settings
 from app.signature import Inputs, Signature
+from app.sound.inputs import open_sound_inputs
+from app.sound.sound import Sounds
 from app.tasks.registry import find_task
 from app.text.inputs import open_text_inputs
-from app.text.text import Text, Texts
+from app.text.text import Texts
 
 # Requests that take less run on the event loop, postprocessing included: a thread hand-over takes some 100 us, and
 # threads that compete for the interpreter lock slow each other down.
@@ -98,6 +101,8 @@ class Model:
         inline_policy: decides which requests run on the event loop.
         preprocessor: None if the model takes no pictures.
         text_inputs: None if the model takes no texts.
+        sound_inputs: None if the model takes no sounds.
+        steps: None if the model has no states.
         response_cache: None if outputs are not cached.
         verification: None unless runs of several items are verified.
         remark: reason why the warm-up on zeros failed, or None.
@@ -135,22 +140,37 @@ class Model:
         self.session = open_session(graph, settings, min(config.threads or threads, threads), config.precision)
         self.batcher = Batcher(self.session, config.batching)
         self.inline_policy = InlinePolicy()
-        self.preprocessor = find_preprocessor(graph.inputs, config.preprocess, settings)
-        takes_text = find_task(config.task).TAKES_TEXT
-        self.text_inputs = open_text_inputs(graph.inputs, tokenizer, config.text, is_required=takes_text)
+        task = find_task(config.task)
+        self.steps = Steps(self.session, config.states, graph.inputs, graph.outputs) if config.states else None
+        self.sound_inputs = open_sound_inputs(
+            [port for port in graph.inputs if self.steps is None or port.name not in self.steps.inputs],
+            config.sound,
+            is_required=task.TAKES is Sounds,
+            max_seconds=settings.max_sound_s,
+            open_session=lambda features: open_session(features, settings, threads=1),
+            is_stepwise=self.steps is not None,
+        )
+        takes_pictures = self.sound_inputs is None or config.preprocess is not None
+        self.preprocessor = find_preprocessor(graph.inputs, config.preprocess, settings) if takes_pictures else None
+        self.text_inputs = open_text_inputs(graph.inputs, tokenizer, config.text, is_required=task.TAKES is Texts)
+        known: dict[type, Converter | None] = {
+            tuple: self.preprocessor, Texts: self.text_inputs, Sounds: self.sound_inputs
+        }  # fmt: skip
+        self._converters = {kind: each for kind, each in known.items() if each is not None}
         self.signature = Signature(
             inputs=graph.inputs,
             outputs=graph.outputs,
             picture_input=self.preprocessor.port.name if self.preprocessor is not None else None,
             text_input=self.text_inputs.port.name if self.text_inputs is not None else None,
+            sound_input=self.sound_inputs.port.name if self.sound_inputs is not None else None,
         )
         self.remark: str | None = None
         self._given = read_warmup(warmup, self.signature)
-        known = None if self.text_inputs is None else self.text_inputs.tokenizer
-        self.postprocessing = Postprocessing(name, config, self.signature, labels, self.preprocessor, known)
+        tokens = None if self.text_inputs is None else self.text_inputs.tokenizer
+        self.postprocessing = Postprocessing(name, config, self.signature, labels, self.preprocessor, tokens)
         self.response_cache = open_cache(config.response_cache, graph)
         self.verification = Verification(name, graph) if settings.verify_batches else None
-        self.runs = Runs(self.batcher, self.response_cache, self.verification)
+        self.runs = Runs(self.batcher, self.response_cache, self.verification, self.steps)
 
     def infer(self, request: InferRequest, cancelled: Callable[[], bool] | None = None) -> InferResult:
         """Prepare, run and finish a request.
@@ -191,35 +211,38 @@ class Model:
             "request": request, "inputs": decoded.inputs, "options": options, "wanted": wanted, "timing": timing,
             "request_id": "-" if asked is None else asked.request_id,
         }  # fmt: skip
-        texts = decoded.inputs.get(self.signature.text_input or "")
-        if isinstance(texts, Texts):
-            return self._prepare_texts(texts.items, known)
-        tensors, placements = self._tensors(decoded.inputs, timing)
-        return Prepared(tensors=tensors, placements=placements, **known)
-
-    def _prepare_texts(self, texts: Sequence[Text], known: Mapping[str, Any]) -> Prepared:
-        """Return the runs for texts, the first with the others as its rest.
-
-        Raises:
-            ServiceError: a text cannot be tokenised, or raw outputs are requested for texts of several lengths.
-        """
-        assert self.text_inputs is not None  # the signature has a text input
-        start = time.perf_counter()
-        runs = [
-            Prepared(
-                tensors=run.tensors, placements=(), encodings=run.encodings, indices=run.indices, **known
-            )
-            for run in self.text_inputs.runs(texts)
-        ]  # fmt: skip
-        known["timing"].preprocess_s += time.perf_counter() - start
-        first, *rest = runs
-        if rest and first.wanted:
+        first, *rest = [
+            Prepared(tensors=run.tensors, contents=run.contents, indices=run.indices, **known)
+            for run in self._converted(decoded.inputs, timing)
+        ]
+        if rest and wanted:
             raise InputMismatchError(
-                f"outputs: found texts of {len(runs)} lengths in tokens, expected texts of one length where raw outputs"
-                " are requested"
+                f"outputs: found texts or sounds of {1 + len(rest)} lengths, expected those of one run where raw"
+                " outputs are requested"
             )
         first.rest = tuple(rest)
         return first
+
+    def _converted(self, inputs: Inputs, timing: Timing) -> list[ContentRun]:
+        """Return the runs for the inputs of a request: one for tensors.
+
+        Raises:
+            ServiceError: pictures, texts or sounds cannot be converted.
+        """
+        start = time.perf_counter()
+        tensors = {name: value for name, value in inputs.items() if isinstance(value, np.ndarray)}
+        others = [value for value in inputs.values() if not isinstance(value, np.ndarray)]
+        if not others:
+            return [ContentRun(tensors, (), ())]
+        converter = self._converters[type(others[0])]  # the signature has an input for it
+        runs, decode_s = converter.convert(others[0], partial(self._admit, tensors, converter.port.name))
+        timing.decode_s += decode_s
+        timing.preprocess_s += time.perf_counter() - start - decode_s
+        return [run._replace(tensors={**tensors, **run.tensors}) for run in runs]
+
+    def _admit(self, tensors: Mapping[str, NDArray[Any]], name: str, batch: NDArray[Any]) -> None:
+        """Reject a run that will not fit in memory before its pictures are decoded; their sizes are known already."""
+        would_fit(self.session.estimate_bytes({**tensors, name: batch}))
 
     def is_quick(self, request: InferRequest) -> bool:
         """Return whether a request of one item is expected to take less time than handing it to a thread."""
@@ -228,10 +251,7 @@ class Model:
     def is_light(self, inputs: Inputs) -> bool:
         """Return whether preprocessing these inputs is cheap."""
         return all(
-            self.preprocessor is not None and self.preprocessor.is_light(value)
-            if isinstance(value, tuple)
-            else not isinstance(value, Texts)
-            for value in inputs.values()
+            isinstance(value, np.ndarray) or self._converters[type(value)].is_light(value) for value in inputs.values()
         )
 
     @property
@@ -367,12 +387,11 @@ class Model:
         with self.in_bounds():
             self.compile(specs=specs, progress=progress, cancelled=cancelled)
             request = InferRequest(decode=lambda _: dict(inputs), parameters={})
-            for others in [] if self.text_inputs is None else self.text_inputs.examples()[1:]:
+            for others in self._examples()[1:]:
                 of_others = [engine.TensorSpec(array.shape, array.dtype) for array in others.values()]
                 self.compile(specs=of_others, progress=progress, cancelled=cancelled)
             self.inline_policy.measure(partial(self.infer, request, cancelled))
-            # Texts of one request run together by length; requests share no runs.
-            if self.text_inputs is None and (cancelled is None or not cancelled()):
+            if self._shares_runs and (cancelled is None or not cancelled()):
                 self.batcher.learn(inputs)
 
     def refuses_its_sizes(self, error: engine.EngineError) -> bool:
@@ -395,7 +414,7 @@ class Model:
 
         Nothing is measured for a model that was not warmed up: its sizes are dynamic.
         """
-        run_s = None if self.text_inputs is not None else self.inline_policy.run_s
+        run_s = self.inline_policy.run_s if self._shares_runs else None
         if run_s is not None and not self.batcher.verdict.is_final:
             tune(self.batcher, run_s)
 
@@ -414,9 +433,19 @@ class Model:
             return dict(self._given)
         if self.remark is not None:
             return None
-        if self.text_inputs is not None:
-            return self.text_inputs.examples()[0]
+        if examples := self._examples():
+            return examples[0]
         return example_inputs(self.signature.inputs, self.preprocessor)
+
+    def _examples(self) -> list[dict[str, NDArray[Any]]]:
+        """Return the inputs to compile for where zeros of the file's shape will not do."""
+        found = [example for converter in self._converters.values() for example in converter.examples()]
+        return found if self.steps is None else [self.steps.example(each) for each in found]
+
+    @property
+    def _shares_runs(self) -> bool:
+        """Return whether requests may share runs: their rows have one shape, and run in any order."""
+        return self.steps is None and all(converter.has_fixed_size for converter in self._converters.values())
 
     @property
     def missing_example(self) -> str:
@@ -426,24 +455,6 @@ class Model:
     def partly_known(self, specs: Sequence[engine.TensorSpec]) -> list[engine.TensorSpec]:
         """Return the specs of the inputs with sizes from the config filled in."""
         return partly_known(self.signature.inputs, specs, self.preprocessor)
-
-    def _tensors(self, inputs: Inputs, timing: Timing) -> tuple[dict[str, NDArray[Any]], tuple[Placement, ...]]:
-        tensors: dict[str, NDArray[Any]] = {}
-        placements: tuple[Placement, ...] = ()
-        for name, value in inputs.items():
-            if isinstance(value, np.ndarray):
-                tensors[name] = value
-            elif isinstance(value, tuple) and self.preprocessor is not None:
-                prepared = self.preprocessor(value, partial(self._admit, inputs, name))
-                tensors[name], placements = prepared.tensor, prepared.placements
-                timing.decode_s += prepared.decode_s
-                timing.preprocess_s += prepared.preprocess_s
-        return tensors, placements
-
-    def _admit(self, inputs: Inputs, name: str, batch: NDArray[Any]) -> None:
-        """Reject a run that will not fit in memory before its pictures are decoded; their sizes are known already."""
-        known = {other: value for other, value in inputs.items() if isinstance(value, np.ndarray)}
-        would_fit(self.session.estimate_bytes({**known, name: batch}))
 
 
 class Call(Generic[T]):
@@ -470,11 +481,7 @@ class Call(Generic[T]):
             self._prepared = self._model.prepare(self._request, self._decoded)
         self._may_wait = True
         self._ran = self._model.runs.recall(self._prepared)
-        return (
-            None
-            if self._ran is not None
-            else self._model.batcher.run_spec(self._prepared.tensors, self._prepared.items)
-        )
+        return None if self._ran is not None else self._model.runs.spec(self._prepared)
 
     def prepare_here(self) -> bool:
         """Decode on the event loop; return whether the request qualifies to run there."""

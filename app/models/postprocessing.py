@@ -16,7 +16,7 @@ from app.models.folder.config import ModelConfig
 from app.models.request import InferResult, Prepared, Ran, batch_of
 from app.signature import Inputs, Signature
 from app.tasks.registry import find_task
-from app.tasks.task import DrawingTask, Finding, Outputs, TaskContext, TextTask
+from app.tasks.task import DrawingTask, Finding, Outputs, TaskContext, TaskRun
 from app.text.tokenizer import Tokenizer
 
 
@@ -95,11 +95,11 @@ class Postprocessing:
             ConfigError: the outputs are not as configured.
         """
         start = time.perf_counter()
-        request, outputs, placements = prepared.request, ran.outputs, prepared.placements
+        request, outputs = prepared.request, ran.outputs
         predictions = self._predictions(prepared, ran) if request.predict and self._task.FINDING is not None else None
         wanted = prepared.wanted
         if wanted is None:
-            is_raw = not (placements or prepared.encodings) or self._task.FINDING is None
+            is_raw = not prepared.contents or self._task.FINDING is None
             wanted = tuple(outputs) if is_raw else ()
         drawing = self._draw(prepared.inputs, predictions) if request.draw and predictions else None
         timing = prepared.timing
@@ -121,19 +121,14 @@ class Postprocessing:
 
     def _predictions(self, prepared: Prepared, ran: Ran) -> Sequence[Finding] | None:
         """Return the predictions of all runs of a request, in the order of its items."""
-        first = self._predict(prepared, ran.outputs)
-        if first is None or not prepared.rest:
-            return first
-        found = dict(zip(prepared.indices, first, strict=True))
-        for each, run in zip(prepared.rest, ran.rest, strict=True):
-            found.update(zip(each.indices, self._predict(each, run.outputs) or (), strict=True))
-        return [found[index] for index in range(len(found))]
+        if self._task.TAKES is not None and not prepared.contents:
+            return None  # of tensors that a request sends directly, the texts or sounds are not known
+        pairs = zip((prepared, *prepared.rest), (ran, *ran.rest), strict=True)
+        return self._task.predict_all([self._task_run(*pair) for pair in pairs], prepared.options)
 
-    def _predict(self, prepared: Prepared, outputs: Outputs) -> Sequence[Finding] | None:
-        if prepared.encodings and isinstance(self._task, TextTask):
-            return self._task.predict_texts(outputs, prepared.encodings, prepared.options)
-        placements = prepared.placements or self._direct_placements(prepared.tensors, outputs)
-        return self._task.predict(outputs, placements, prepared.options)
+    def _task_run(self, prepared: Prepared, ran: Ran) -> TaskRun:
+        contents = prepared.contents or self._direct_placements(prepared.tensors, ran.outputs)
+        return TaskRun(ran.outputs, contents, prepared.indices)
 
     def _direct_placements(self, tensors: Mapping[str, NDArray[Any]], outputs: Outputs) -> Sequence[Placement]:
         """Return placements for tensors sent directly: the picture spans the first 4-dimensional tensor."""

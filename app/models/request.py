@@ -9,13 +9,11 @@ from typing import Any, Final, NamedTuple
 from numpy.typing import NDArray
 
 from app.errors import InputMismatchError
-from app.images.placement import Placement
 from app.messages import cut, quoted
 from app.models.statistics import Timing
 from app.scheduling.job import DEFAULT_PRIORITY
 from app.signature import Inputs, Signature
 from app.tasks.task import Finding
-from app.text.text import Encoding
 
 # Longer requests are decoded in threads.
 LIGHT_BYTES: Final = 1 << 13
@@ -30,8 +28,7 @@ class InferRequest(NamedTuple):
         decode: returns the inputs for a signature.
         parameters: parameters of the task.
         outputs: names of requested raw outputs, True for all, False for none, None for the default: all for tensors,
-            none
-            for pictures.
+            none for other contents.
         draw: whether a drawing of the predictions is requested.
         predict: whether predictions are requested.
         priority: requests of the lowest number run first.
@@ -80,34 +77,32 @@ class Prepared:
     Attributes:
         inputs: inputs as sent, to draw on.
         tensors: inputs of the network by name.
-        placements: positions of its pictures on the canvas; empty for tensors.
+        contents: for each row, what it is; empty for tensors; see ``ContentRun``.
         options: the task's options with the request's parameters.
         wanted: names of requested raw outputs; None for the default.
         timing: time taken so far.
         key: key in the response cache, or None.
-        encodings: the texts as tokens; empty for other inputs.
-        indices: positions of the texts in the request, if they are not all of it.
-        rest: further runs of the request, for texts of other lengths.
+        indices: for each row, the position of its picture, text or sound in the request.
+        rest: further runs of the request, for contents of other lengths.
         request_id: name of the request in the log.
     """
 
     request: InferRequest
     inputs: Inputs
     tensors: dict[str, NDArray[Any]]
-    placements: tuple[Placement, ...]
     options: Any
     wanted: tuple[str, ...] | None
     timing: Timing
     key: bytes | None = None
     request_id: str = "-"
-    encodings: tuple[Encoding, ...] = ()
-    indices: Sequence[int] = ()
+    contents: tuple[Any, ...] = ()
+    indices: tuple[int, ...] = ()
     rest: tuple[Prepared, ...] = ()
 
     @property
     def items(self) -> int:
-        """Return the number of pictures, or rows of the batch, of this run."""
-        return len(self.placements) or batch_of(self.tensors.values())
+        """Return the number of rows of this run."""
+        return len(self.contents) or batch_of(self.tensors.values())
 
 
 class Ran(NamedTuple):

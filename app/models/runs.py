@@ -19,6 +19,8 @@ from app.memory.reservation import charge
 from app.models.batcher import Batcher
 from app.models.request import Prepared, Ran
 from app.models.response_cache import ResponseCache
+from app.models.states import Steps
+from app.scheduling.job import RunSpec
 from app.tasks.task import Outputs
 
 log = logging.getLogger(__name__)
@@ -117,12 +119,34 @@ class Runs:
         batcher: runs the model.
         cache: None if outputs are not cached.
         verification: checks runs of several items, or None.
+        steps: runs rows one after the other if the model has states, or None.
     """
 
-    def __init__(self, batcher: Batcher, cache: ResponseCache | None, verification: Verification | None = None) -> None:
+    def __init__(
+        self,
+        batcher: Batcher,
+        cache: ResponseCache | None,
+        verification: Verification | None = None,
+        steps: Steps | None = None,
+    ) -> None:
         self._batcher = batcher
         self._cache = cache
         self._verification = verification
+        self._steps = steps
+
+    def spec(self, prepared: Prepared) -> RunSpec:
+        """Return the resources that the run needs.
+
+        Raises:
+            EngineError: the inputs do not fit the graph.
+        """
+        if self._takes_steps(prepared):
+            return RunSpec(prepared.items, is_slow=True)
+        return self._batcher.run_spec(prepared.tensors, prepared.items)
+
+    def _takes_steps(self, prepared: Prepared) -> bool:
+        """Return whether the rows run one after the other: the request gives no states."""
+        return self._steps is not None and not self._steps.inputs & prepared.tensors.keys()
 
     def recall(self, prepared: Prepared) -> Ran | None:
         """Return the cached outputs for these tensors, or None.
@@ -172,6 +196,9 @@ class Runs:
 
     def _compute(self, prepared: Prepared, cancelled: Callable[[], bool] | None) -> Ran:
         start, items = time.perf_counter(), prepared.items
+        if self._steps is not None and self._takes_steps(prepared):
+            outputs = self._steps.run(prepared.tensors, cancelled)
+            return Ran(outputs=outputs, infer_s=time.perf_counter() - start, batch=1)
         outputs = self._batcher.run(prepared.tensors, items, cancelled)
         ran = Ran(outputs=outputs, infer_s=time.perf_counter() - start, batch=items)
         if self._verification is not None and items > 1:

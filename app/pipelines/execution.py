@@ -21,6 +21,7 @@ from app.pipelines.crops import crop_box, crop_polygon
 from app.pipelines.items import Item, first_ones, holds, prediction
 from app.pipelines.plan import ROOT, Level, Plan, PlannedStep, Source
 from app.signature import Input, Inputs
+from app.sound.sound import Sounds
 from app.text.text import Text, Texts
 
 _POLYGON: Final = "polygon"
@@ -208,6 +209,8 @@ class Execution:
             return value if len(items) == len(self._items[ROOT]) else value[indices]
         if isinstance(value, Texts):
             return Texts(tuple(value.items[index] for index in indices))
+        if isinstance(value, Sounds):
+            return Sounds(tuple(value.items[index] for index in indices))
         for item in items:
             item.pictures[step.name] = value[item.index]
         return tuple(value[index] for index in indices)
@@ -262,7 +265,7 @@ def count_items(inputs: Inputs) -> int:
 def _count(value: Input) -> int:
     if isinstance(value, np.ndarray):
         return batch_of([value])
-    return len(value.items) if isinstance(value, Texts) else len(value)
+    return len(value.items) if isinstance(value, (Sounds, Texts)) else len(value)
 
 
 def _aspect(picture: PictureSource) -> float:

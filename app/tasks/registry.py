@@ -14,12 +14,14 @@ from app.tasks.images.detection import DetectionTask
 from app.tasks.images.image import ImageTask
 from app.tasks.images.segmentation import SegmentationTask
 from app.tasks.images.text_recognition import TextRecognitionTask
+from app.tasks.sounds.audio_classification import AudioClassificationTask
 from app.tasks.task import Outputs, Task
 from app.tasks.texts.embedding import EmbeddingTask
 from app.tasks.texts.fill_mask import FillMaskTask
 from app.tasks.texts.question_answering import QuestionAnsweringTask
 from app.tasks.texts.text_classification import RerankTask, TextClassificationTask
 from app.tasks.texts.token_classification import TokenClassificationTask
+from app.text.text import Texts
 
 
 class TensorTask(Task[Section]):
@@ -49,11 +51,12 @@ TASKS: Final[dict[str, type[Task[Any]]]] = {
         TokenClassificationTask,
         QuestionAnsweringTask,
         FillMaskTask,
+        AudioClassificationTask,
     )
 }
 
 
-TEXT_TASKS: Final = tuple(name for name, task in TASKS.items() if task.TAKES_TEXT)
+TEXT_TASKS: Final = tuple(name for name, task in TASKS.items() if task.TAKES is Texts)
 
 
 def find_task(name: str) -> type[Task[Any]]:

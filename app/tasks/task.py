@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 
 from numpy.typing import NDArray
 from PIL import Image
@@ -16,7 +16,8 @@ from app.images.placement import Placement
 from app.messages import cut, did_you_mean, explain_validation, quoted
 from app.schema import Section
 from app.signature import Signature
-from app.text.text import Encoding
+from app.sound.sound import Sounds
+from app.text.text import Texts
 from app.text.tokenizer import Tokenizer
 
 Outputs: TypeAlias = Mapping[str, NDArray[Any]]
@@ -24,6 +25,14 @@ Prediction: TypeAlias = dict[str, Any]
 # Prediction for one item: a list, best first, or one object.
 Finding: TypeAlias = list[Prediction] | Prediction
 ConfigT = TypeVar("ConfigT", bound=Section)
+
+
+class TaskRun(NamedTuple):
+    """Outputs of one run by name, what each row is, and the position of its item in the request; see ``ContentRun``."""
+
+    outputs: Outputs
+    contents: Sequence[Any]
+    indices: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +70,7 @@ class Task(ABC, Generic[ConfigT]):
         CONFIG: model of that table.
         PARAMETERS: keys that a request may override, with their descriptions for OpenAPI.
         FINDING: type of the prediction for one item; None if the task predicts nothing.
-        TAKES_TEXT: whether requests are texts.
+        TAKES: type of the contents that requests must have, ``Texts`` or ``Sounds``; None for tensors and pictures.
         EXAMPLE: fields of an answer specific to the task, for a picture of one pixel.
 
     Args:
@@ -73,7 +82,7 @@ class Task(ABC, Generic[ConfigT]):
     CONFIG: ClassVar[type[Section]]
     PARAMETERS: ClassVar[Mapping[str, str]] = {}
     FINDING: ClassVar[Any] = None
-    TAKES_TEXT: ClassVar[bool] = False
+    TAKES: ClassVar[type[Texts] | type[Sounds] | None] = None
     EXAMPLE: ClassVar[Mapping[str, Any]]
 
     def __init__(self, config: ConfigT, context: TaskContext) -> None:
@@ -99,17 +108,34 @@ class Task(ABC, Generic[ConfigT]):
             raise InvalidRequestError(f"{first['loc'][0]}: {explain_validation(first)}") from None
 
     @abstractmethod
-    def predict(self, outputs: Outputs, placements: Sequence[Placement], options: ConfigT) -> Sequence[Finding] | None:
+    def predict(self, outputs: Outputs, contents: Sequence[Any], options: ConfigT) -> Sequence[Finding] | None:
         """Return the prediction for each item of the batch, or None if the task predicts nothing.
 
         Args:
-            outputs: outputs of the network by name.
-            placements: for each item, the position of its picture on the network's canvas.
+            outputs: outputs of the network by name; behind the tokens of a text there may be padding.
+            contents: for each item, the ``Placement`` of its picture on the network's canvas, or the ``Encoding`` of
+                its text as tokens.
             options: config of the task.
 
         Raises:
             ConfigError: an output does not have the configured shape.
+            InvalidRequestError: the options do not fit the model.
         """
+
+    def predict_all(self, runs: Sequence[TaskRun], options: ConfigT) -> Sequence[Finding] | None:
+        """Return the predictions of all runs of a request, in the order of its items; None if there are none.
+
+        Raises:
+            ConfigError, InvalidRequestError: as ``predict``.
+        """
+        first, *rest = runs
+        predictions = self.predict(first.outputs, first.contents, options)
+        if predictions is None or not rest:
+            return predictions
+        found = dict(zip(first.indices, predictions, strict=True))
+        for each in rest:
+            found.update(zip(each.indices, self.predict(each.outputs, each.contents, options) or (), strict=True))
+        return [found[index] for index in range(len(found))]
 
     def _named_output(self, key: str, name: str | None) -> str:
         """Return the output that a key of the config names, by default the first.
@@ -129,25 +155,7 @@ class Task(ABC, Generic[ConfigT]):
 class TextTask(Task[ConfigT]):
     """Task whose predictions are about texts."""
 
-    TAKES_TEXT = True
-
-    def predict(self, outputs: Outputs, placements: Sequence[Placement], options: ConfigT) -> None:
-        """Return None: of tensors that a request sends directly, the texts are not known."""
-        return None
-
-    @abstractmethod
-    def predict_texts(self, outputs: Outputs, encodings: Sequence[Encoding], options: ConfigT) -> Sequence[Finding]:
-        """Return the prediction for each text.
-
-        Args:
-            outputs: outputs of the network by name; behind the tokens of a text there may be padding.
-            encodings: the texts as tokens.
-            options: config of the task.
-
-        Raises:
-            ConfigError: an output does not have the configured shape.
-            InvalidRequestError: the options do not fit the model.
-        """
+    TAKES = Texts
 
     def _token_output(self, outputs: Outputs, name: str, last: str, items: int) -> NDArray[Any]:
         """Return an output of shape (N, L, ``last``).

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 import engine
+from app.content import ContentRun, Converted
 from app.errors import ConfigError
 from app.messages import cut, quoted
 from app.text.config import TextConfig
-from app.text.text import TOKENIZER, Encoding, Text
+from app.text.text import TOKENIZER, Encoding, Text, Texts
 from app.text.tokenizer import Tokenizer, open_tokenizer
 
 _KINDS: Final = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
@@ -28,20 +29,6 @@ _ALIASES: Final = {
 MAX_RUN_TOKENS: Final = 8_192
 _EXAMPLE: Final = "The quick brown fox jumps over the lazy dog, then it sleeps all day in the shadow of a tree."
 _SHORT: Final = "a fox"
-
-
-class TextRun(NamedTuple):
-    """Texts of one length, run together.
-
-    Attributes:
-        indices: their positions in the request.
-        encodings: their tokens.
-        tensors: inputs of the model by name, each of shape (texts, tokens).
-    """
-
-    indices: list[int]
-    encodings: tuple[Encoding, ...]
-    tensors: dict[str, NDArray[Any]]
 
 
 class TextInputs:
@@ -71,13 +58,13 @@ class TextInputs:
                 f" input '{self.port.name}'"
             )
 
-    def runs(self, texts: Sequence[Text]) -> list[TextRun]:
+    def convert(self, texts: Texts, admit: Callable[[NDArray[Any]], None] = lambda batch: None) -> Converted:
         """Return the runs for the texts, the shortest first.
 
         Raises:
             ServiceError: a text cannot be tokenised; see ``Tokenizer.encode``.
         """
-        encodings = self.tokenizer.encode(texts)
+        encodings = self.tokenizer.encode(texts.items)
         order = sorted(range(len(encodings)), key=lambda index: len(encodings[index].ids))
         runs: list[list[int]] = []
         for index in order:
@@ -86,20 +73,29 @@ class TextInputs:
             if not last or self._length(encodings[last[0]]) != length or (len(last) + 1) * length > MAX_RUN_TOKENS:
                 runs.append(last := [])
             last.append(index)
-        return [self._run(indices, tuple(encodings[index] for index in indices)) for indices in runs]
+        return Converted([self._run(indices, tuple(encodings[index] for index in indices)) for indices in runs])
+
+    @property
+    def has_fixed_size(self) -> bool:
+        """Return False: texts of one request run together by length, and requests share no runs."""
+        return False
+
+    def is_light(self, texts: Texts) -> bool:
+        """Return False: tokenising belongs into a thread."""
+        return False
 
     def examples(self) -> list[dict[str, NDArray[Any]]]:
         """Return the inputs for one and several texts of a medium and a small length, one text of medium length first.
 
         Compiled for these, a model with dynamic sizes has code for all sizes.
         """
-        texts = [[Text(_EXAMPLE)], [Text(_EXAMPLE)] * 3, [Text(_SHORT)], [Text(_SHORT)] * 3]
-        return [self.runs(each)[0].tensors for each in texts]
+        texts = [(Text(each),) * count for each in (_EXAMPLE, _SHORT) for count in (1, 3)]
+        return [self.convert(Texts(each)).runs[0].tensors for each in texts]
 
     def _length(self, encoding: Encoding) -> int:
         return self._fixed_length or len(encoding.ids)
 
-    def _run(self, indices: list[int], encodings: tuple[Encoding, ...]) -> TextRun:
+    def _run(self, indices: list[int], encodings: tuple[Encoding, ...]) -> ContentRun:
         length = self._length(encodings[0])
         tensors: dict[str, NDArray[Any]] = {}
         for kind, port in self._ports.items():
@@ -108,7 +104,7 @@ class TextInputs:
             for row, encoding in zip(array, encodings, strict=True):
                 row[: len(encoding.ids)] = _values(kind, encoding)
             tensors[port.name] = array
-        return TextRun(indices, encodings, tensors)
+        return ContentRun(tensors, encodings, tuple(indices))
 
 
 def _values(kind: str, encoding: Encoding) -> Sequence[int] | int:

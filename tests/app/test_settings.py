@@ -31,6 +31,7 @@ from tests.app.pictures import npy, png
 from tests.app.process import test_grpc_server, test_server, test_tls
 from tests.app.remote import test_mirror
 from tests.app.sample_models import TURNSTILE, elementwise, through, write_classifier, write_model
+from tests.app.sound_models import wav, write_bands
 from tests.app.tracing import test_spans
 
 ONES = {"inputs": [[1.0, 1.0]]}
@@ -404,6 +405,14 @@ def test_setting_max_images_bounds_a_batch_of_pictures(tmp_path: Path) -> None:
     with serving(tmp_path, max_images=1) as client:
         files = [("file", ("x.png", png()))]
         statuses = [client.post("/infer", files=files * count).status_code for count in (1, 2)]
+    assert statuses == [200, 413]
+
+
+def test_setting_max_sound_s_bounds_a_sound(tmp_path: Path) -> None:
+    write_bands(tmp_path)
+    with serving(tmp_path, max_sound_s=0.5) as client:
+        bodies = [wav(np.zeros(samples, np.int16)) for samples in (8_000, 8_001)]
+        statuses = [client.post("/models/bands/infer", content=body).status_code for body in bodies]
     assert statuses == [200, 413]
 
 

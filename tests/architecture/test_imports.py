@@ -17,6 +17,7 @@ VOCABULARY = {"engine.defects", "engine.ir", "engine.cancellation", "engine.erro
 BASICS = {
     "app.errors",
     "app.arrays",
+    "app.content",
     "app.location",
     "app.text_files",
     "app.schema",
@@ -92,16 +93,17 @@ ALLOWED: dict[str, set[str]] = {
     "app.memory": {"app.errors", "engine"},
     "app.images": BASICS | {"app.memory"},
     "app.text": BASICS | {"app.memory"},
-    "app.tasks": BASICS | {"app.images", "app.memory", "app.signature", "app.text"},
+    "app.sound": BASICS | {"app.memory"},
+    "app.tasks": BASICS | {"app.images", "app.memory", "app.signature", "app.sound", "app.text"},
     "app.arrays": BASICS | {"app.memory"},
-    "app.codec": BASICS | {"app.images", "app.memory", "app.signature", "app.arrays", "app.text"},
+    "app.codec": BASICS | {"app.images", "app.memory", "app.signature", "app.arrays", "app.sound", "app.text"},
     "app.render": BASICS,
     "app.scheduling": BASICS | {"app.memory"},
     "app.models": BASICS
     | {"app.images", "app.python_files", "app.memory", "app.progress", "app.scheduling", "app.signature", "app.tasks"}
-    | {"app.arrays", "app.text", "app.pipelines"},
+    | {"app.arrays", "app.sound", "app.text", "app.pipelines"},
     "app.pipelines": BASICS
-    | {"app.arrays", "app.images", "app.memory", "app.scheduling", "app.signature", "app.text"}
+    | {"app.arrays", "app.images", "app.memory", "app.scheduling", "app.signature", "app.sound", "app.text"}
     | {"app.models.request", "app.models.servable", "app.models.statistics"},
     "app.trials": BASICS | {"app.codec", "app.measuring", "app.memory", "app.models"},
     "app.console": BASICS | {"app.images", "app.memory", "app.models", "app.render", "app.serving"},
@@ -179,6 +181,8 @@ DOORS: dict[str, tuple[str, ...]] = {
     "torch": ("exporter",),
     "exporter": ("app.cli.export", "app.cli.moving_in", "app.cli.quantize"),
     "prometheus_client": ("app.metrics.exposition",),
+    "soundfile": ("app.sound.decode",),
+    "soxr": ("app.sound.decode",),
     "tokenizers": ("app.text.tokenizer",),
     "fsspec": ("app.remote.source",),
     "aiohttp": ("app.remote.source", "app.remote.redirects"),

@@ -20,12 +20,14 @@ from app.models.folder.layout import CONFIG, MAX_VERSION, TAG_RULE, is_tag
 from app.models.folder.toml import check_links, problems, read_toml
 from app.scheduling.config import BatchingConfig
 from app.schema import Section
+from app.sound.config import SoundConfig
 from app.tasks.registry import TASKS
 from app.tasks.task import Task
 from app.text.config import TextConfig
 
 MAX_VERSIONS: Final = 1000
 MAX_TAGS: Final = 100
+MAX_STATES: Final = 1_000
 Version = Annotated[int, Field(ge=1, le=MAX_VERSION)]
 _MAX_VALUE: Final = 100
 
@@ -118,6 +120,13 @@ class ModelConfig(Section):
     text: TextConfig | None = Field(
         default=None, description="How texts become the inputs; default: as usual, if the task takes texts."
     )
+    sound: SoundConfig | None = Field(
+        default=None, description="How sounds become the inputs; default: as usual, if the task takes sounds."
+    )
+    states: Annotated[dict[str, str], Field(max_length=MAX_STATES)] = Field(
+        default={},
+        description="Outputs that are inputs of the next run: name of the output to name of the input.",
+    )
     response_cache: ResponseCacheConfig | None = Field(
         default=None, description="Keep outputs for inputs that come again; without the table nothing is kept."
     )
@@ -204,6 +213,7 @@ def _keys() -> Set[str]:
         VersionPolicy,
         PreprocessConfig,
         TextConfig,
+        SoundConfig,
         ResponseCacheConfig,
         *(task.CONFIG for task in TASKS.values()),
     ]

@@ -51,9 +51,7 @@ class EmbeddingTask(TextTask[EmbeddingConfig]):
         super().__init__(config, context)
         self._output = self._named_output("output", config.output)
 
-    def predict_texts(
-        self, outputs: Outputs, encodings: Sequence[Encoding], options: EmbeddingConfig
-    ) -> list[Prediction]:
+    def predict(self, outputs: Outputs, encodings: Sequence[Encoding], options: EmbeddingConfig) -> list[Prediction]:
         """Return the vector of each text, as float32."""
         found = outputs[self._output]
         if found.ndim not in (2, 3) or len(found) != len(encodings):

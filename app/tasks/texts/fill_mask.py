@@ -44,7 +44,7 @@ class FillMaskTask(TextTask[FillMaskConfig]):
         super().__init__(config, context)
         self._output = self._named_output("output", config.output)
 
-    def predict_texts(
+    def predict(
         self, outputs: Outputs, encodings: Sequence[Encoding], options: FillMaskConfig
     ) -> list[list[Prediction]]:
         """Return the top_k tokens for each mask of each text."""

@@ -51,7 +51,7 @@ class QuestionAnsweringTask(TextTask[QuestionAnsweringConfig]):
         self._start = self._named_output("start_output", config.start_output or names[0])
         self._end = self._named_output("end_output", config.end_output or names[1])
 
-    def predict_texts(
+    def predict(
         self, outputs: Outputs, encodings: Sequence[Encoding], options: QuestionAnsweringConfig
     ) -> list[list[Prediction]]:
         """Return the best answers to each question, from different spans of its context."""

@@ -30,7 +30,7 @@ class TextClassificationTask(TextTask[ClassificationConfig]):
         super().__init__(config, context)
         self._classification = ClassificationTask(config, context)
 
-    def predict_texts(
+    def predict(
         self, outputs: Outputs, encodings: Sequence[Encoding], options: ClassificationConfig
     ) -> list[list[Prediction]]:
         """Return the top_k classes of each text, highest score first."""
@@ -67,7 +67,7 @@ class RerankTask(TextTask[RerankConfig]):
         super().__init__(config, context)
         self._output = self._named_output("output", config.output)
 
-    def predict_texts(self, outputs: Outputs, encodings: Sequence[Encoding], options: RerankConfig) -> list[Prediction]:
+    def predict(self, outputs: Outputs, encodings: Sequence[Encoding], options: RerankConfig) -> list[Prediction]:
         """Return the score of each pair; with two classes, that of the second against the first."""
         found = outputs[self._output]
         scores = found.reshape(len(encodings), -1).astype(np.float64) if found.size else found

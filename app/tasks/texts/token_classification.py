@@ -67,7 +67,7 @@ class TokenClassificationTask(TextTask[TokenClassificationConfig]):
         super().__init__(config, context)
         self._output = self._named_output("output", config.output)
 
-    def predict_texts(
+    def predict(
         self, outputs: Outputs, encodings: Sequence[Encoding], options: TokenClassificationConfig
     ) -> list[list[Prediction]]:
         """Return the spans of each text in their order."""

@@ -64,7 +64,7 @@ ROWS = [
     js(ONE, '{"inputs": [[1, NaN, 3]]}', 400, "the body is not JSON: line 1 column 17 has NaN or Infinity"),
     js(ONE, '{"inputs": ' + "[" * 40 + "]" * 40 + "}", 400, "the JSON body is nested too deep: found 41 levels"),
     js(ONE, "[[1, 2, 3]]", 400, "the body: expected a JSON object such as"),
-    js(ONE, "{}", 400, "the body: expected one of 'inputs', 'image' and 'text'"),
+    js(ONE, "{}", 400, "the body: expected one of 'inputs', 'image', 'audio' and 'text'"),
     js(ONE, '{"input": [[1, 2, 3]]}', 400, "unknown key 'input' (did you mean 'inputs'?), expected 'model', 'version'"),
     js(ONE, '{"inputs": [[1, 2, 3]], "outputs": "out0"}', 400, "outputs: expected a list of output names"),
     js(ONE, '{"inputs": [[1, 2, 3]], "parameters": []}', 400, "parameters: expected an object"),

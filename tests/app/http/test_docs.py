@@ -14,6 +14,7 @@ from app.messages import size_text
 from app.models.folder.config import config_type
 from app.schema import Section
 from app.settings import SECTIONS, Settings, variable
+from app.sound.config import SoundConfig
 from app.tasks.registry import parameter_names
 from app.text.config import TextConfig
 from tests.app.client import Client
@@ -53,9 +54,10 @@ def test_every_key_of_a_models_config_is_described() -> None:
         whole,
         PreprocessConfig,
         TextConfig,
+        SoundConfig,
         *(type(value) for _, value in whole() if isinstance(value, Section)),
     ]
-    assert len(sections) == 16
+    assert len(sections) == 18
     missing = [f"{section.__name__}.{name}" for section in sections for name, field in section.model_fields.items()
                if not (field.description or "").endswith((".", "#rrggbb."))]  # fmt: skip
     assert missing == []

@@ -28,7 +28,6 @@ def prepared(name: str, tensors: dict[str, NDArray[Any]]) -> Prepared:
         request=request,
         inputs={},
         tensors=tensors,
-        placements=(),
         options=None,
         wanted=None,
         timing=Timing(),

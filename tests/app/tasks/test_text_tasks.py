@@ -135,7 +135,7 @@ def test_raw_outputs_are_answered_for_texts_of_one_length_only(texts: Client) ->
     assert one["outputs"]["last_hidden_state"]["shape"][::2] == [1, 16]
     several = texts.post("/models/embedding/infer", json={"text": ["a", "The cat sat"], "outputs": True})
     assert several.status_code == 422
-    assert "expected texts of one length" in several.json()["error"]["message"]
+    assert "expected those of one run" in several.json()["error"]["message"]
 
 
 def test_tensors_go_to_a_text_model_as_to_any_other(texts: Client) -> None:

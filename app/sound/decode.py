@@ -1,0 +1,174 @@
+"""Decoding of sounds to one channel at the model's sample rate, with limits checked before any sample is decoded.
+
+Files are decoded by libsndfile in blocks, mixed to one channel and resampled block by block, so that memory follows the
+length of the result. What a header claims only bounds the length: samples count as they are found. Decoding stops when
+the request is cancelled.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from typing import Any, Final, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.errors import ConfigError, InputMismatchError, InvalidRequestError, RequestTooLargeError
+from app.memory.reservation import charge, charged, check
+from app.messages import safe_text
+from app.sound.config import MAX_RATE, MIN_RATE
+from app.sound.sound import Sound
+
+Wave = NDArray[np.float32]
+
+# Media types by the format's name in libsndfile; other formats of the library are refused.
+FORMATS: Final = {
+    "WAV": "audio/wav", "WAVEX": "audio/wav", "RF64": "audio/wav", "W64": "audio/x-w64", "FLAC": "audio/flac",
+    "OGG": "audio/ogg", "MP3": "audio/mpeg", "AIFF": "audio/aiff", "AU": "audio/basic", "CAF": "audio/x-caf",
+}  # fmt: skip
+_MAX_CHANNELS: Final = 32
+# Samples of all channels that are decoded in one call.
+_BLOCK: Final = 1 << 18
+# Memory of a decoder and a resampler.
+_DECODER_BYTES: Final = 1 << 20
+
+
+class Decoder:
+    """Decoder of the sounds of one model, for many threads at once.
+
+    Args:
+        rate: samples per second of the result.
+        channel: how several channels become one.
+        max_seconds: longest sound.
+
+    Raises:
+        ConfigError: the extra is not installed.
+    """
+
+    def __init__(self, rate: int, channel: Literal["mean", "first"], max_seconds: float) -> None:
+        try:
+            import soundfile
+            import soxr
+        except ImportError:
+            raise ConfigError("sound: decoding needs the extra 'audio': pip install 'pnnx-serve[audio]'") from None
+        except OSError as error:  # soundfile without the C library
+            raise ConfigError(f"sound: the library sndfile cannot be loaded: {safe_text(str(error), 200)}") from None
+        self._soundfile: Any = soundfile
+        self._soxr: Any = soxr
+        self._rate = rate
+        self._is_mean = channel == "mean"
+        self._max_seconds = max_seconds
+
+    def __call__(self, sound: Sound) -> Wave:
+        """Return the samples, -1 to 1.
+
+        Raises:
+            InvalidRequestError: the file cannot be read.
+            InputMismatchError: it has no samples, or values that are not numbers.
+            RequestTooLargeError: it is too long.
+        """
+        with charged(len(sound.data) + _DECODER_BYTES + 8 * _BLOCK):
+            try:
+                with self._soundfile.SoundFile(io.BytesIO(sound.data)) as file:
+                    header = self._checked(sound, file)
+                    pieces = list(self._resampled(sound, file, header))
+            except self._soundfile.LibsndfileError as error:
+                raise _unreadable(sound, str(error.error_string)) from None
+            except (RuntimeError, ValueError, TypeError) as error:  # soundfile's own checks
+                raise _unreadable(sound, str(error)) from None
+        wave = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+        if not np.isfinite(wave).all():
+            raise InputMismatchError(f"{sound.label}: found samples that are not finite, expected numbers")
+        return wave
+
+    def _checked(self, sound: Sound, file: Any) -> _Header:
+        """Return the header of an opened file after the checks that it allows."""
+        header = _Header(str(file.format), int(file.samplerate), int(file.channels), int(file.frames))
+        if header.format not in FORMATS:
+            raise InvalidRequestError(f"{sound.label}: found format {header.format}, expected one of {_names()}")
+        if not MIN_RATE <= header.rate <= MAX_RATE:
+            raise InputMismatchError(
+                f"{sound.label}: found {header.rate:,} samples per second, expected {MIN_RATE:,} to {MAX_RATE:,}"
+            )
+        if not 1 <= header.channels <= _MAX_CHANNELS:
+            raise InputMismatchError(
+                f"{sound.label}: found {header.channels} channels, expected at most {_MAX_CHANNELS}"
+            )
+        if not 0 <= header.samples < _UNKNOWN:
+            return header._replace(samples=0)
+        self._check_length(sound, header.samples, header.rate)
+        charge(4 * -(-header.samples * self._rate // header.rate))
+        return header
+
+    def _check_length(self, sound: Sound, samples: int, rate: int) -> None:
+        if samples > self._max_seconds * rate:
+            raise RequestTooLargeError(
+                f"{sound.label} is too long: found {samples / rate:,.1f} s, expected at most {self._max_seconds:g}",
+                found=round(samples / rate, 1),
+                limit=self._max_seconds,
+            )
+
+    def _resampled(self, sound: Sound, file: Any, header: _Header) -> Iterator[Wave]:
+        """Yield the samples of the file in pieces, at the rate of the model."""
+        if header.rate == self._rate:
+            yield from self._blocks(sound, file, header)
+            return
+        stream = self._soxr.ResampleStream(header.rate, self._rate, 1, dtype="float32", quality="HQ")
+        for block in self._blocks(sound, file, header):
+            yield stream.resample_chunk(block)
+        yield stream.resample_chunk(np.zeros(0, np.float32), last=True)
+
+    def _blocks(self, sound: Sound, file: Any, header: _Header) -> Iterator[Wave]:
+        """Yield the samples of the file in blocks of one channel."""
+        found, size = 0, max(1, _BLOCK // header.channels)
+        while True:
+            check()
+            block = file.read(size, dtype="float32", always_2d=True)
+            if found + len(block) > header.samples:  # more than the header told, or it told nothing
+                charge(4 * -(-len(block) * self._rate // header.rate))
+            found += len(block)
+            self._check_length(sound, found, header.rate)
+            if len(block):
+                yield block.mean(axis=1) if self._is_mean and header.channels > 1 else block[:, 0].copy()
+            if len(block) < size:
+                break
+        if not found:
+            raise InputMismatchError(f"{sound.label}: found no samples, expected at least one")
+
+
+class _Header(NamedTuple):
+    """Properties of a file as its header tells them; samples are 0 where it does not know."""
+
+    format: str
+    rate: int
+    channels: int
+    samples: int
+
+
+# What libsndfile says for a length that it does not know.
+_UNKNOWN: Final = 2**62
+
+
+def format_of(start: bytes) -> str | None:
+    """Return the media type of a sound by its first twelve bytes, or None."""
+    if start[:4] in (b"RIFF", b"RIFX", b"RF64") and start[8:12] == b"WAVE":
+        return "audio/wav"
+    if start[:4] == b"FORM" and start[8:12] in (b"AIFF", b"AIFC"):
+        return "audio/aiff"
+    return next((kind for magic, kind in _MAGIC if start.startswith(magic)), None)
+
+
+_MAGIC: Final = (
+    (b"fLaC", "audio/flac"), (b"OggS", "audio/ogg"), (b"ID3", "audio/mpeg"), (b"\xff\xfb", "audio/mpeg"),
+    (b"\xff\xf3", "audio/mpeg"), (b"\xff\xf2", "audio/mpeg"), (b".snd", "audio/basic"), (b"caff", "audio/x-caf"),
+    (b"riff", "audio/x-w64"),
+)  # fmt: skip
+
+
+def _names() -> str:
+    return ", ".join(FORMATS)
+
+
+def _unreadable(sound: Sound, why: str) -> InvalidRequestError:
+    return InvalidRequestError(f"{sound.label} cannot be read: {safe_text(why.rstrip('.'), 200)}")

@@ -1,0 +1,45 @@
+"""Sounds of a request, and pieces of sounds as rows of a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+# Most sounds in a request.
+MAX_SOUNDS: Final = 64
+
+
+class Sound(NamedTuple):
+    """Encoded sound of a request.
+
+    Attributes:
+        data: contents of the file.
+        label: its name in messages.
+    """
+
+    data: bytes | bytearray | memoryview
+    label: str = "the sound"
+
+
+@dataclass(frozen=True, slots=True)
+class Sounds:
+    """Sounds of a request, as the value of an input."""
+
+    items: tuple[Sound, ...]
+
+
+class Clip(NamedTuple):
+    """Piece of a sound that is one row of a run.
+
+    Attributes:
+        start_s: position of its first sample in the sound.
+        end_s: position after its last sample in the sound; padding begins there.
+        seconds: length of the row, padding included.
+        kept_s: the part of the sound that the row answers for; its neighbours answer for the rest, with which it
+            overlaps.
+    """
+
+    start_s: float
+    end_s: float
+    seconds: float
+    kept_s: tuple[float, float]

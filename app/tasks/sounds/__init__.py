@@ -1,0 +1,1 @@
+"""Tasks whose predictions are about sounds."""
