@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from app.models.folder.identity import Contents, Identity, contents_of, identify
 from app.models.folder.repository import FoundModel, ModelFiles, find_models, read_model
 from app.models.registry.store import Store
 from app.models.registry.version import Entry, State, Version
+from app.text_files import FileIdentity
 
 log = logging.getLogger(__name__)
 
@@ -93,7 +95,7 @@ class Watcher:
         """Treat the present contents of a model as handled, because a command loaded or unloaded it."""
         self._known.pop(name, None)
         if found is not None:
-            contents = _contents(found, self._store.find(name))
+            contents = self._contents(found, self._store.find(name))
             self._known[name] = _Known(last=contents, tried=contents)
 
     def _watch(self) -> None:
@@ -106,7 +108,7 @@ class Watcher:
 
     def _look_at(self, found: FoundModel, entry: Entry | None) -> None:
         known = self._known.setdefault(found.name, _Known())
-        contents = _contents(found, entry)
+        contents = self._contents(found, entry)
         if known.coming is not None and entry is not None:
             self._finish(entry, known)
         is_at_rest, known.last = contents == known.last, contents
@@ -116,6 +118,20 @@ class Watcher:
         if is_at_rest and contents != known.tried and known.coming is None and not is_loading:
             known.tried = contents
             self._act(found, entry, known)
+
+    def _contents(self, found: FoundModel, entry: Entry | None) -> Contents:
+        """Return the contents of a model's folder; for a pipeline also what is served of its steps."""
+        files = None if entry is None or entry.unloaded is not None else entry.files
+        labels = None if files is None else files.config.labels
+        contents = contents_of(found, labels if isinstance(labels, str) else None)
+        names = () if files is None or files.pipeline is None else files.pipeline.models
+        return (*contents, *(mark for name in names for mark in self._served(name)))
+
+    def _served(self, name: str) -> Iterator[tuple[str, FileIdentity | None]]:
+        entry = self._store.find(name)
+        for version in () if entry is None else entry.versions:
+            if version.state is State.READY:
+                yield from ((f"{name}/{version.number}", identity) for identity in version.identity)
 
     def _act(self, found: FoundModel, entry: Entry | None, known: _Known) -> None:
         """Load what is new or has changed in a model's folder."""
@@ -131,7 +147,7 @@ class Watcher:
         made = []
         for each in files.versions:
             old = served.get(each.number)
-            if old is None or identify(files, each) != old.identity:
+            if old is None or files.pipeline is not None or identify(files, each) != old.identity:
                 log.info("model '%s' version %d: its files are new or have changed", found.name, each.number)
                 made.append(self._store.make_version(files, each, old))
         known.coming = files, tuple(made)
@@ -160,11 +176,6 @@ class Watcher:
             if version.number not in served:
                 version.scheduler.retire()
             served.get(version.number, entry.versions[-1]).warn(f"version {version.number}: {version.reason}")
-
-
-def _contents(found: FoundModel, entry: Entry | None) -> Contents:
-    labels = None if entry is None or entry.unloaded is not None else entry.files.config.labels
-    return contents_of(found, labels if isinstance(labels, str) else None)
 
 
 def _has_changed(entry: Entry) -> bool:
