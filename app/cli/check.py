@@ -7,12 +7,13 @@ import itertools
 import random
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import engine
 from app.arrays import blank
 from app.cli.arguments.models import find, prepare
+from app.cli.arguments.pipelines import LocalParts
 from app.cli.output import write_json
 from app.errors import ConfigError, ServiceError
 from app.messages import printable, quoted
@@ -20,6 +21,7 @@ from app.models.folder.repository import ModelFiles, VersionFiles, waits_for_fil
 from app.models.model import Model
 from app.models.request import InferRequest
 from app.models.sessions import read_graph
+from app.pipelines.nesting import check_nesting
 from app.progress import progress
 from app.settings import Settings
 
@@ -63,12 +65,29 @@ def inspect(model: str, settings: Settings) -> list[Remark]:
         return [Remark(place=model, problem=str(exc), is_error=True)]
     if files.problem is not None:
         return [Remark(place=model, problem=files.problem, is_error=True)]
+    if files.pipeline is not None:
+        return _pipeline(model, files, settings)
     many = len(files.versions) > 1
     return [
         remark
         for version in files.versions
         for remark in _version(f"{model} version {version.number}" if many else model, files, version, settings)
     ]
+
+
+def _pipeline(place: str, files: ModelFiles, settings: Settings) -> list[Remark]:
+    """Check the models of the steps, and then whether the steps fit each other."""
+    assert files.pipeline is not None
+    parts = LocalParts(files.store or files.folder, settings)
+    try:
+        check_nesting(files.name, files.pipeline, parts)
+        inner = [remark for name in files.pipeline.models for remark in inspect(name, settings)]
+        remarks = [replace(each, place=f"{place}: {each.place}") for each in inner if each.problem is not None]
+        if not any(remark.is_error for remark in remarks):
+            parts.open(files, files.versions[0])
+    except (engine.EngineError, ConfigError, ServiceError) as exc:
+        return [Remark(place=place, problem=str(exc), is_error=True)]
+    return remarks if any(remark.is_error for remark in remarks) else [*remarks, Remark(place=place)]
 
 
 def _version(place: str, files: ModelFiles, version: VersionFiles, settings: Settings) -> list[Remark]:

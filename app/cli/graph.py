@@ -8,6 +8,7 @@ from typing import Final
 import engine
 from app.cli.arguments import models
 from app.cli.arguments.options import UsageError
+from app.cli.arguments.pipelines import load_any
 from app.cli.output import display_name, write_result
 from app.models.folder.repository import VersionFiles
 from app.models.sessions import open_session, read_graph
@@ -26,6 +27,9 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
     if args.explain and (args.profile or args.format != "text"):
         raise UsageError("--explain: found with --profile or --format, expected alone")
     found = models.find(args.model, settings)
+    if found.pipeline is not None and not (args.profile or args.explain or args.format == _PARAM):
+        write_result(render(load_any(args.model, settings)[1].describe(), args.format).encode(), args.output)
+        return 0
     version = models.newest(found)
     if args.format == _PARAM:
         write_result(_text(version, settings), args.output)

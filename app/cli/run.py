@@ -12,12 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.arrays import dtype_name
-from app.cli.arguments import files, models
+from app.cli.arguments import files
+from app.cli.arguments.pipelines import load_any
 from app.cli.output import write_json
 from app.codec.numpy_files import write_npz
 from app.messages import printable
 from app.models.model import Model
 from app.models.request import InferRequest, InferResult
+from app.models.servable import Servable
 from app.progress import compiling, progress
 from app.render.formatting import shortened, time_text
 from app.settings import Settings
@@ -28,15 +30,17 @@ from app.tasks.task import Finding
 def execute(args: argparse.Namespace, settings: Settings) -> int:
     """Load, run and report."""
     settings = files.without_limits(settings)
-    found, _, model = models.load(args.model, settings)
+    found, model = load_any(args.model, settings)
     pictures = files.find_pictures(args.image)
     inputs = files.read_inputs(args.input, pictures, model.signature, settings)
-    if _is_exported(model, inputs):  # compile with progress shown, rather than silently within the run
+    if isinstance(model, Model) and _is_exported(
+        model, inputs
+    ):  # compile with progress shown, rather than silently within the run
         with compiling(found.name) as show:
             model.compile(progress=show)
     request = InferRequest(
         decode=lambda _: inputs,
-        outputs=True,
+        outputs=True if isinstance(model, Model) else None,
         draw=args.draw is not None,
         parameters={} if args.top_k is None else {"top_k": args.top_k},
     )
@@ -47,10 +51,15 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
     if result.drawing is not None:
         Path(args.draw).write_bytes(result.drawing)
     if args.json:
-        write_json(_plain(result, found.name, model.session.backend))
+        write_json(_plain(result, found.name, _backend(model)))
     else:
-        sys.stdout.write(report(result, pictures, f"{found.name} · {model.session.backend} back end"))
+        about, is_pipeline = f"{found.name} · {_backend(model)} back end", found.pipeline is not None
+        sys.stdout.write(report(result, pictures, about, is_pipeline=is_pipeline))
     return 0
+
+
+def _backend(model: Servable) -> str:
+    return model.session.backend if isinstance(model, Model) else model.task
 
 
 def _is_exported(model: Model, inputs: Inputs) -> bool:
@@ -67,12 +76,12 @@ _MOST_CHARACTERS = 60
 _UNSAID = ("label", "index", "color")
 
 
-def report(result: InferResult, items: Sequence[str], about: str) -> str:
+def report(result: InferResult, items: Sequence[str], about: str, *, is_pipeline: bool = False) -> str:
     """Return the report; ``items`` names the items of a batch for the predictions."""
     lines = [f"{about} · {time_text(result.timing.infer_s * 1e6)}"]
     width = max(map(len, result.outputs), default=0)
     lines += [f"{name.ljust(width)}  {statistics(array)}" for name, array in result.outputs.items()]
-    lines += _predictions(result.predictions or [], items)
+    lines += _predictions(result.predictions or [], items, is_pipeline=is_pipeline)
     return "\n".join([*map(printable, lines), ""])
 
 
@@ -113,11 +122,29 @@ def _oddities(values: NDArray[np.float64]) -> tuple[tuple[str, int], ...]:
     return ("NaN", int(np.isnan(values).sum())), ("infinite", int(np.isinf(values).sum()))
 
 
-def _predictions(findings: Sequence[Finding], items: Sequence[str]) -> Iterator[str]:
+def _predictions(findings: Sequence[Finding], items: Sequence[str], *, is_pipeline: bool) -> Iterator[str]:
     for number, finding in enumerate(findings):
         yield ""
         yield f"{items[number]}:" if number < len(items) else f"item {number + 1}:"
-        yield from _finding(finding)
+        yield from _steps(finding) if is_pipeline and isinstance(finding, dict) else _finding(finding)
+
+
+def _steps(found: Mapping[str, Any], indent: str = "  ") -> Iterator[str]:
+    """Yield the results of a pipeline's steps, those of each prediction below it."""
+    for name, finding in found.items():
+        yield f"{indent}{name}:{'' if finding else ' nothing'}"
+        rows = finding if isinstance(finding, list) else [finding] if finding else []
+        for row in rows:
+            inner = {key: value for key, value in row.items() if _is_finding(value)}
+            own = {key: value for key, value in row.items() if key not in inner}
+            words = [str(row["label"])] if "label" in row else []
+            yield f"{indent}  {'  '.join([*words, _other_fields(own)])}".rstrip()
+            yield from _steps(inner, f"{indent}    ")
+
+
+def _is_finding(value: Any) -> bool:
+    """Return whether a field of a prediction is the result of a step: predictions, or None."""
+    return value is None or isinstance(value, dict) or (isinstance(value, list) and all(type(x) is dict for x in value))
 
 
 def _finding(finding: Finding) -> Iterator[str]:

@@ -119,6 +119,7 @@ class ModelDetails(ModelRow):
     labels: list[str] | None
     preprocess: dict[str, Any] | None
     batching: dict[str, Any] = Field(description="Whether requests share runs, the reason, and measurements.")
+    steps: list[dict[str, Any]] | None = Field(None, description="Of a pipeline: the steps as in its file.")
 
 
 class TensorBody(Body):
@@ -138,6 +139,7 @@ class TimingBody(Body):
     infer_ms: float
     postprocess_ms: float
     total_ms: float
+    steps_ms: dict[str, float] | None = Field(None, description="Of a pipeline: the time of each step that ran.")
 
 
 class InferBody(Body):

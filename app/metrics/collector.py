@@ -68,6 +68,8 @@ _ROWS: Final = (
            "Time of answered requests from the queue to the predictions.", TIME_BOUNDS),
     Family("pnnx_serve_stage_seconds", Kind.HISTOGRAM, (*_VERSION, "stage"),
            "The same by stage: queue, preprocess (with decoding), inference, postprocess.", TIME_BOUNDS),
+    Family("pnnx_serve_step_seconds", Kind.HISTOGRAM, (*_VERSION, "step"),
+           "Time of each step of a pipeline, over all items of a request.", TIME_BOUNDS),
     Family("pnnx_serve_request_items", Kind.HISTOGRAM, _VERSION,
            "Items of answered requests: images, or rows of a batch.", ITEM_BOUNDS),
     Family("pnnx_serve_batch_items", Kind.HISTOGRAM, _VERSION,
@@ -318,6 +320,8 @@ def _of_requests(figures: Statistics, idle_histograms: bool) -> Iterator[tuple[s
     yield "stage_seconds", [sums.decode_s + sums.preprocess_s, *buckets.preprocess], "preprocess"
     yield "stage_seconds", [sums.infer_s, *buckets.infer], "inference"
     yield "stage_seconds", [sums.postprocess_s, *buckets.postprocess], "postprocess"
+    for step, row in dict(figures.steps).items():
+        yield "step_seconds", list(row), step
     yield "request_items", [float(figures.items), *buckets.items]
     yield "batch_items", [float(figures.batch_items), *buckets.batch]
     if figures.last_request_at is not None:

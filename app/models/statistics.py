@@ -24,6 +24,7 @@ class Timing:
 
     Attributes:
         was_cached: whether the outputs came from the response cache; None for models without one.
+        steps: times of a pipeline's steps that ran, by name; they are part of the others. None for networks.
     """
 
     queue_s: float = 0.0
@@ -33,6 +34,7 @@ class Timing:
     postprocess_s: float = 0.0
     cache_s: float = 0.0
     was_cached: bool | None = None
+    steps: dict[str, Timing] | None = None
 
     @property
     def total_s(self) -> float:
@@ -48,9 +50,9 @@ class Timing:
         self.postprocess_s += other.postprocess_s
         self.cache_s += other.cache_s
 
-    def as_ms(self) -> dict[str, float]:
+    def as_ms(self) -> dict[str, Any]:
         """Return milliseconds with three decimals, as in answers."""
-        fields = {
+        fields: dict[str, Any] = {
             "queue_ms": _ms(self.queue_s),
             "decode_ms": _ms(self.decode_s),
             "preprocess_ms": _ms(self.preprocess_s),
@@ -60,6 +62,8 @@ class Timing:
         }
         if self.was_cached is not None:
             fields["cache_ms"] = _ms(self.cache_s)
+        if self.steps is not None:
+            fields["steps_ms"] = {name: _ms(step.total_s) for name, step in self.steps.items()}
         return fields
 
 
@@ -129,6 +133,7 @@ class Statistics:
         failures: failed requests by error code; ``failed_s`` is their time.
         batches: runs by batch size, for the sizes seen first.
         hits, misses: requests found, or not found, in the response cache.
+        steps: for each step of a pipeline, the sum of its seconds and its histogram.
     """
 
     requests: int = 0
@@ -143,6 +148,7 @@ class Statistics:
     last_request_at: float | None = None
     hits: Lookups = field(default_factory=Lookups)
     misses: Lookups = field(default_factory=Lookups)
+    steps: dict[str, list[float]] = field(default_factory=dict)
 
     def succeeded(self, timing: Timing, items: int, batch: int, *, is_first: bool = True) -> None:
         """Count an answer.
@@ -162,6 +168,10 @@ class Statistics:
             (self.hits if timing.was_cached else self.misses).add(timing, items)
         if is_first and not timing.was_cached:
             self._ran(timing, batch)
+        for name, step in (timing.steps or {}).items():
+            row = self.steps.setdefault(name, [0.0] * (len(TIME_BOUNDS) + 2))
+            row[0] += step.total_s
+            row[1 + bisect_left(TIME_BOUNDS, step.total_s)] += 1
 
     def _ran(self, timing: Timing, batch: int) -> None:
         self.runs += 1

@@ -87,6 +87,10 @@ class StepConfig(Section):
         version = self.model.partition(":")[2]
         return int(version) if version.isdecimal() and len(version) < 10 else version or None
 
+    def as_dict(self) -> dict[str, Any]:
+        """Return the keys that the file gives, as JSON."""
+        return self.model_dump(mode="json", exclude_unset=True)
+
     @model_validator(mode="after")
     def _fits(self) -> Self:
         """Reject keys that need another key, and a step without input."""

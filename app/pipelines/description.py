@@ -51,8 +51,7 @@ def _read(step: PlannedStep) -> Iterator[str]:
 
 def _parameters(step: PlannedStep) -> dict[str, Any]:
     """Return the keys that the file gives."""
-    given = step.config.model_dump(mode="json", exclude_unset=True)
-    return {key: value for key, value in given.items() if key not in ("name", "model")}
+    return {key: value for key, value in step.config.as_dict().items() if key not in ("name", "model")}
 
 
 def _port(port: engine.Port) -> dict[str, Any]:

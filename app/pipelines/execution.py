@@ -79,7 +79,7 @@ class Execution:
             outputs={name: self._output(name) for name in self.wanted},
             predictions=[item.fields for item in roots] if has_predictions else None,
             items=len(roots),
-            timing=_total(self.timings.values()),
+            timing=_total(self.timings),
             batch=len(roots),
         )
 
@@ -92,7 +92,7 @@ class Execution:
         chosen = [item for item in level if self._is_chosen(step, item)]
         if step.level != ROOT:
             chosen = first_ones(chosen, self.max_items)
-        timing = self.timings[step.name] = Timing()
+        timing = Timing()
         parts: list[InferResult] = []
         row = 0
         for chunk in self._chunks(step, model, chosen):
@@ -101,6 +101,7 @@ class Execution:
                 raise engine.RunCancelledError("the request is no longer needed")
             result = self._run_chunk(step, model, chunk, cancelled)
             timing.add(result.timing)
+            self.timings[step.name] = timing
             parts.append(result)
             for item in chunk:
                 item.rows[step.name] = row
@@ -281,8 +282,8 @@ def _empty(model: Servable, name: str) -> NDArray[Any]:
     return np.empty((0, *(size or 0 for size in port.spec.shape[1:])), port.spec.dtype)
 
 
-def _total(timings: Any) -> Timing:
-    total = Timing()
-    for timing in timings:
+def _total(timings: dict[str, Timing]) -> Timing:
+    total = Timing(steps=timings)
+    for timing in timings.values():
         total.add(timing)
     return total

@@ -10,7 +10,7 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import Any, Final
 
@@ -124,9 +124,7 @@ class OtelSpans:
     def _record_stages(self, span: Any, timing: Timing, start_ns: int) -> None:
         """Record the stages in sequence from when the request reached its model; all waiting is shown first."""
         context = api.set_span_in_context(span)
-        prepared_s = timing.decode_s + timing.preprocess_s
-        stages = ("queue", timing.queue_s), ("preprocess", prepared_s), ("infer", timing.infer_s)
-        for name, seconds in (*stages, ("postprocess", timing.postprocess_s)):
+        for name, seconds in _stages(timing):
             end_ns = start_ns + round(seconds * _NS)
             self._tracer.start_span(name, context=context, start_time=start_ns).end(end_ns)
             start_ns = end_ns
@@ -139,6 +137,19 @@ class OtelSpans:
 
     def _span_id(self) -> int:
         return int(self._random()) if self._next is None else int(self._next, 16)
+
+
+def _stages(timing: Timing) -> Iterator[tuple[str, float]]:
+    """Yield the stages of a request; for a pipeline its steps."""
+    steps = timing.steps or {}
+    prepared_s = timing.decode_s + timing.preprocess_s
+    yield "queue", timing.queue_s
+    yield "preprocess", prepared_s - sum(step.decode_s + step.preprocess_s for step in steps.values())
+    if timing.steps is not None:
+        yield from ((f"step {name}", step.total_s) for name, step in steps.items())
+        return
+    yield "infer", timing.infer_s
+    yield "postprocess", timing.postprocess_s
 
 
 def _names() -> list[str]:

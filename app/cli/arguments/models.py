@@ -18,6 +18,7 @@ from app.models.folder.repository import FoundModel, ModelFiles, VersionFiles, f
 from app.models.model import Model
 from app.models.sessions import read_graph
 from app.models.warmup import fits
+from app.pipelines.config import PIPELINE
 from app.progress import progress
 from app.remote import fetched
 from app.settings import Settings
@@ -63,12 +64,13 @@ def find(model: str, settings: Settings) -> ModelFiles:
 
 
 def all_names(settings: Settings) -> list[str]:
-    """Return the names of all models of the store.
+    """Return the names of all models of the store that have a graph.
 
     Raises:
         ConfigError: the store cannot be read, or is empty.
     """
-    found = [each.name for each in find_models(fetched(settings), settings.model_name)]
+    every = find_models(fetched(settings), settings.model_name)
+    found = [each.name for each in every if not (each.path / PIPELINE).exists()]
     if not found:
         raise ConfigError(f"the store '{settings.store}' is empty: found no model")
     return found
@@ -89,10 +91,13 @@ def newest(files: ModelFiles) -> VersionFiles:
     """Return the version that answers requests without a version.
 
     Raises:
-        ConfigError: the model's config or folder is invalid.
+        ConfigError: the model's config or folder is invalid, or it is a pipeline.
     """
     if files.problem is not None:
         raise ConfigError(f"model '{files.name}': {files.problem}")
+    if files.pipeline is not None:
+        models = quoted(files.pipeline.models)
+        raise ConfigError(f"model '{files.name}' is a pipeline, which has no graph: expected one of {models}")
     return files.versions[-1]
 
 
@@ -127,6 +132,8 @@ def _in_folder(folder: Path) -> ModelFiles | None:
         return None
     if engine.is_bundle(folder):
         return read_model(FoundModel(name=folder.resolve().name, path=folder))
+    if PIPELINE in names:
+        return read_model(FoundModel(name=folder.resolve().name, path=folder, store=folder.resolve().parent))
     pairs = [name for name in names if name.endswith(_PARAM)] or [name for name in names if name.endswith(_ONNX)]
     if len(pairs) == 1:
         return _at_path(folder / pairs[0])

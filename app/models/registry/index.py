@@ -46,6 +46,8 @@ def details(entry: Entry, store: Store, tell: Callable[[Version], VersionCounter
     running = [version for version in entry.versions if version.model is not None]
     current = running[-1] if running else None
     tell = store.counters.read() if tell is None else tell
+    pipeline = entry.files.pipeline
+    steps = {} if pipeline is None else {"steps": [step.as_dict() for step in pipeline.step]}
     return {
         **summary(entry, store.default_name),
         "inputs": _ports(current, "inputs"),
@@ -54,6 +56,7 @@ def details(entry: Entry, store: Store, tell: Callable[[Version], VersionCounter
         "preprocess": _preprocess(current),
         "text": _text(current),
         "batching": _batching(current),
+        **steps,
         "versions": [_long(version, tell(version)) for version in entry.versions],
     }
 
@@ -138,7 +141,10 @@ def port_row(port: engine.Port) -> dict[str, Any]:
 
 
 def _preprocess(version: Version | None) -> dict[str, Any] | None:
-    if version is None or not isinstance(version.model, Model) or version.model.preprocessor is None:
+    if version is None or version.model is None or version.model.signature.picture_input is None:
         return None
+    if not isinstance(version.model, Model):
+        return {"input": version.model.signature.picture_input}
     preprocessor = version.model.preprocessor
+    assert preprocessor is not None  # the model has a picture input
     return {"input": preprocessor.port.name, **preprocessor.config.model_dump(mode="json")}
