@@ -88,7 +88,7 @@ def values_of(
         part = graph.extract([port.operand for port in graph.inputs], names)
         watched = sessions.get(part, build)
         sessions.make_ready(watched, build, inputs)
-        found: dict[str, Any] = dict(zip(names, watched.run(list(inputs)), strict=True))
+        found: Mapping[str, Any] = dict(zip(names, watched.run(list(inputs)), strict=True))
     else:
         found = session.run(list(inputs), taps=names).taps
     arrays = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -19,7 +19,7 @@ from engine.compiler.runtime.program import Program
 from engine.compiler.runtime.report import Clocked, report_run
 from engine.compiler.subgraphs import CompileSubgraph
 from engine.defects import Defects
-from engine.errors import EngineError
+from engine.errors import CompileError, EngineError
 from engine.graph import RuntimeGraph
 from engine.graph.batch.batch_axes import Axes
 from engine.graph.building.inference import UnforeseenResultError
@@ -85,19 +85,19 @@ class CompiledGraph:
         self,
         inputs: Sequence[Array],
         instance: AnyInstance | None = None,
-        otherwise: Callable[[], list[Array]] | None = None,
         runs: list[MeasuredRun] | None = None,
+        *,
+        waits: bool = True,
     ) -> list[Array]:
         """Return the graph's outputs, flattened; compile first if these shapes are new.
 
         Args:
             instance: the instance for these shapes, if the caller has it.
-            otherwise: returns the outputs where Winograd's algorithm is not valid, until there is code without it;
-                without this argument the run waits for such code.
             runs: receives the measured time of every kernel; None to measure nothing.
+            waits: whether to compile code without Winograd's algorithm now where the algorithm is not valid.
 
         Raises:
-            CompileError: generated code is not valid.
+            CompileError: generated code is not valid; or it is being compiled without Winograd's algorithm.
             RunCancelledError: the caller cancelled.
             EngineError: an operator refuses its operands or fails; names the operator.
         """
@@ -108,10 +108,10 @@ class CompiledGraph:
         except NotFiniteError:
             exact = self._without_winograd()
             found = exact.instances.find(inputs)
-            if found is not None or otherwise is None:
-                return exact.run(inputs, found, None, runs)
+            if found is not None or waits:
+                return exact.run(inputs, found, runs)
             exact.instances.begin(_specs(inputs))
-            return otherwise()
+            raise CompileError("code without Winograd's algorithm is being compiled") from None
         if runs is not None and times is not None:
             runs.append(report_run(instance.program.executable, self._graph, times))
         return outputs if instance.program.makes_all_outputs else as_outputs(outputs)

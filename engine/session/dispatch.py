@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,16 @@ from engine.session.batches import Batches
 from engine.session.executor import Executor
 from engine.session.state import State
 from engine.tensor import Array, TensorSpec
+
+if TYPE_CHECKING:
+    from engine.compiler.runtime.instance import AnyInstance
+
+T = TypeVar("T")
+Given: TypeAlias = Sequence[Any] | Mapping[str, Any] | Array
+Shapes: TypeAlias = tuple[Any, ...]
+
+# Entries are small, but a client that keeps sending new shapes must not fill the memory.
+_MAX_KNOWN: Final = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,14 +86,6 @@ def _bytes(value: object) -> int:
     return sum((leaf.size or 0) * leaf.dtype.itemsize for leaf in flatten(value) if isinstance(leaf, TensorSpec))
 
 
-T = TypeVar("T")
-Given: TypeAlias = Sequence[Any] | Mapping[str, Any] | Array
-Shapes: TypeAlias = tuple[Any, ...]
-
-# Entries are small, but a client that keeps sending new shapes must not fill the memory.
-_MAX_KNOWN: Final = 256
-
-
 class DispatchCache(dict[Shapes, T]):
     """Cache of facts about inputs by their shapes, of limited size; many threads may use it."""
 
@@ -100,10 +102,16 @@ class DispatchCache(dict[Shapes, T]):
 
 
 class Route(NamedTuple):
-    """The graph that ran inputs of some shapes, and the position of each of its inputs among the caller's."""
+    """How inputs of some shapes ran.
+
+    Args:
+        places: the position of each input of the graph among the caller's.
+        instance: returns the machine code that ran, until it is evicted; then, or if there was none, None.
+    """
 
     graph: RuntimeGraph
     places: list[Any]
+    instance: Callable[[], AnyInstance | None]
 
 
 class Work(NamedTuple):
@@ -178,18 +186,19 @@ class Estimates:
 
 
 def shapes_of(inputs: Given) -> Shapes | None:
-    """Return names or positions, shapes and dtypes; None where not all are arrays."""
-    is_named = type(inputs) is dict or isinstance(inputs, Mapping)  # a dict is the usual case and faster to test
-    if is_named:
-        given: Collection[tuple[Any, Any]] = inputs.items()  # type: ignore[union-attr]  # it is one
+    """Return names if there are any, shapes and dtypes; None where not all are arrays."""
+    names: tuple[str, ...] | None = None
+    given: Collection[Any]
+    if isinstance(inputs, (list, tuple)):
+        given = inputs
+    elif type(inputs) is dict or isinstance(inputs, Mapping):  # a dict is the usual case and faster to test
+        names, given = tuple(inputs), inputs.values()
     elif isinstance(inputs, np.ndarray):
-        given = [(0, inputs)]
-    elif isinstance(inputs, (list, tuple)):
-        given = list(enumerate(inputs))
+        given = (inputs,)
     else:
         return None
-    key = tuple([(place, each.shape, each.dtype) for place, each in given if type(each) is np.ndarray])
-    return (is_named, *key) if len(key) == len(given) else None
+    key = [(each.shape, each.dtype) for each in given if type(each) is np.ndarray]
+    return (names, *key) if len(key) == len(given) else None
 
 
 def places_in(inputs: Given, arrays: Sequence[Array]) -> list[Any] | None:

@@ -21,6 +21,7 @@ from engine.tensor import Array, TensorSpec
 
 if TYPE_CHECKING:
     from engine.compiler import CompiledGraph
+    from engine.compiler.runtime.instance import AnyInstance
     from engine.compiler.runtime.program import Program
 
 
@@ -127,6 +128,11 @@ class Executor:
     def compiled_bytes(self) -> int:
         """Memory of compiled programs: code, packed weights, arenas."""
         return sum(compiled.instances.bytes for compiled in self._graphs.all())
+
+    def instance(self, graph: RuntimeGraph, inputs: Sequence[Array]) -> AnyInstance | None:
+        """Return the machine code for inputs of these shapes, if it is ready."""
+        found = self.find(graph)
+        return None if found is None else found.instances.find(inputs)
 
     def holds(self, graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> bool:
         """Return whether machine code for these shapes and its memory are ready."""

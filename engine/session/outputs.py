@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from engine.graph.running.watch import Watch
@@ -12,8 +13,7 @@ from engine.tensor import Array
 class Outputs(list[Array]):
     """Outputs of a run, in graph order.
 
-    Args:
-        arrays: the output tensors.
+    Attributes:
         names: the names of the graph's ports.
         profile: one entry an operator in execution order, with its time in µs; None unless requested.
         kernels: one entry a kernel of machine code in the order they ran; empty unless profiled.
@@ -23,21 +23,14 @@ class Outputs(list[Array]):
             bytes, its operands, and the first and last kernel (entry of the profile, if the reference ran) of its use.
     """
 
-    def __init__(
-        self,
-        arrays: Sequence[Array],
-        names: Sequence[str],
-        profile: list[dict[str, Any]] | None = None,
-        taps: Mapping[str, Any] | None = None,
-        peak_bytes: int | None = None,
-    ) -> None:
-        super().__init__(arrays)
-        self.names = tuple(names)
-        self.profile = profile
-        self.kernels: list[dict[str, Any]] = []
-        self.taps = dict(taps or {})
-        self.peak_bytes = peak_bytes
-        self.buffers: list[dict[str, Any]] = []
+    # Most runs have only names, and a tiny network's run takes a few microseconds.
+    __slots__ = ("__dict__", "names")
+    names: Sequence[str]
+    profile: list[dict[str, Any]] | None = None
+    kernels: Sequence[dict[str, Any]] = ()
+    taps: Mapping[str, Any] = MappingProxyType({})
+    peak_bytes: int | None = None
+    buffers: Sequence[dict[str, Any]] = ()
 
     def asdict(self) -> dict[str, Array]:
         """Return the outputs by name."""

@@ -14,7 +14,6 @@ import math
 import threading
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
@@ -51,7 +50,13 @@ class Policy(Protocol):
 
     failure: str | None
 
-    def run(self, graph: RuntimeGraph, inputs: Sequence[Array], runs: list[MeasuredRun] | None) -> list[Array]:
+    def run(
+        self,
+        graph: RuntimeGraph,
+        inputs: Sequence[Array],
+        runs: list[MeasuredRun] | None,
+        instance: AnyInstance | None = None,
+    ) -> list[Array]:
         """Return the outputs of a graph; see ``Executor.run``."""
 
     def prepare(self, graph: RuntimeGraph, prepare: Callable[[CompiledGraph], dict[str, Any]]) -> dict[str, Any]:
@@ -63,7 +68,13 @@ class ReferenceOnly:
 
     failure: str | None = None
 
-    def run(self, graph: RuntimeGraph, inputs: Sequence[Array], runs: list[MeasuredRun] | None) -> list[Array]:
+    def run(
+        self,
+        graph: RuntimeGraph,
+        inputs: Sequence[Array],
+        runs: list[MeasuredRun] | None,
+        instance: AnyInstance | None = None,
+    ) -> list[Array]:
         """Run every operator by its layer."""
         return run_reference(graph, inputs, runs)
 
@@ -83,14 +94,20 @@ class CompiledOnly:
     def __init__(self, graphs: CompiledGraphs) -> None:
         self._graphs = graphs
 
-    def run(self, graph: RuntimeGraph, inputs: Sequence[Array], runs: list[MeasuredRun] | None) -> list[Array]:
+    def run(
+        self,
+        graph: RuntimeGraph,
+        inputs: Sequence[Array],
+        runs: list[MeasuredRun] | None,
+        instance: AnyInstance | None = None,
+    ) -> list[Array]:
         """Run machine code, compiling it now if there is none."""
         if not _are_tensors(inputs):
             kinds = ", ".join(sorted({type(each).__name__ for each in inputs}))
             raise CompileError("machine code takes only tensors", found=kinds)
         try:
             compiled = self._graphs.of(graph)
-            return compiled.run(inputs, None, None, runs)
+            return compiled.run(inputs, instance, runs)
         except UnforeseenResultError:
             return run_reference(graph, inputs, runs)
         except CompileError:
@@ -118,24 +135,35 @@ class Race:
         self._without_memory: list[CompiledGraph] = []
         self.failure: str | None = None
 
-    def run(self, graph: RuntimeGraph, inputs: Sequence[Array], runs: list[MeasuredRun] | None) -> list[Array]:
+    def run(
+        self,
+        graph: RuntimeGraph,
+        inputs: Sequence[Array],
+        runs: list[MeasuredRun] | None,
+        instance: AnyInstance | None = None,
+    ) -> list[Array]:
         """Run machine code if it exists or is worth waiting for, else race the reference against compilation."""
-        if self._has_given_up() or not _are_tensors(inputs):
-            return run_reference(graph, inputs, runs)
+        compiled = self._graphs.find(graph)
+        if instance is None or compiled is None:
+            if self._has_given_up() or not _are_tensors(inputs):
+                return run_reference(graph, inputs, runs)
+            try:
+                compiled = self._graphs.of(graph)
+                instance = compiled.instances.find(inputs)
+                if instance is None:
+                    instance = self._wait_for(graph, compiled, inputs, is_measured=runs is not None)
+            except CompileError as error:
+                if _have_elements(inputs):  # there are no kernels for empty tensors; later inputs may have elements
+                    self._give_up(error, graph)
+                return run_reference(graph, inputs, runs)
+            except EngineError:  # the reference either refuses these inputs as well, or answers
+                return run_reference(graph, inputs, runs)
+            if instance is None and (outputs := self._race(graph, compiled, inputs, runs)) is not None:
+                return outputs
         try:
-            compiled = self._graphs.of(graph)
-            instance = compiled.instances.find(inputs)
-            if instance is None:
-                instance = self._wait_for(graph, compiled, inputs, is_measured=runs is not None)
-        except CompileError as error:
-            if _have_elements(inputs):  # there are no kernels for empty tensors; later inputs may have elements
-                self._give_up(error, graph)
+            return compiled.run(inputs, instance, runs, waits=runs is not None)
+        except (UnforeseenResultError, CompileError):  # other shapes than annotated; no code without Winograd
             return run_reference(graph, inputs, runs)
-        except EngineError:  # the reference either refuses these inputs as well, or answers
-            return run_reference(graph, inputs, runs)
-        if instance is None:
-            return self._race(graph, compiled, inputs, runs)
-        return _run_compiled(graph, compiled, inputs, instance, runs)
 
     def _wait_for(
         self, graph: RuntimeGraph, compiled: CompiledGraph, inputs: Sequence[Array], *, is_measured: bool
@@ -161,14 +189,14 @@ class Race:
 
     def _race(
         self, graph: RuntimeGraph, compiled: CompiledGraph, inputs: Sequence[Array], runs: list[MeasuredRun] | None
-    ) -> list[Array]:
-        """Run the reference; stop that run as soon as the background has compiled for these inputs."""
+    ) -> list[Array] | None:
+        """Run the reference; stop and return None as soon as the background has compiled for these inputs."""
         try:
             with cancelling(lambda: compiled.is_ready(inputs)):
                 outputs = run_reference(graph, inputs, runs)
         except RunCancelledError:
             check_cancelled()  # the caller may have cancelled as well
-            return _run_compiled(graph, compiled, inputs, None, runs)
+            return None
         self._raced.add(id(graph))
         return outputs
 
@@ -267,21 +295,6 @@ def run_reference(graph: RuntimeGraph, inputs: Sequence[Array], runs: list[Measu
     outputs = execute(graph.plan, inputs, watch)
     runs.append(measured(watch))
     return outputs
-
-
-def _run_compiled(
-    graph: RuntimeGraph,
-    compiled: CompiledGraph,
-    inputs: Sequence[Array],
-    instance: AnyInstance | None,
-    runs: list[MeasuredRun] | None,
-) -> list[Array]:
-    """Run machine code, or the reference if only that can name the fault or must not wait for other code."""
-    otherwise = partial(run_reference, graph, inputs, None) if runs is None else None
-    try:
-        return compiled.run(inputs, instance, otherwise, runs)
-    except (UnforeseenResultError, CompileError):  # other shapes than annotated; no code without Winograd
-        return run_reference(graph, inputs, runs)
 
 
 def _are_tensors(inputs: Sequence[object]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import warnings
+import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -181,10 +182,10 @@ class Session:
             EngineError: an operator refuses its operands or fails; names the operator.
         """
         try:
+            if cancelled is None:
+                return self._run_any(inputs, profile, taps, state)
             with cancelling(cancelled):
-                if state is not None or self.graph.feedback:
-                    return self._run_with_state(inputs, profile, tuple(taps), state)
-                return self._run_any(inputs, profile, tuple(taps))
+                return self._run_any(inputs, profile, taps, state)
         except EngineError:
             raise
         except Exception as exc:  # callers meet nothing but an EngineError
@@ -192,18 +193,28 @@ class Session:
 
     def _in_order(self, arrays: Sequence[Array]) -> Outputs:
         """Name the arrays of the graph's outputs; a returned list of unknown length can give more arrays than ports."""
+        outputs = Outputs(arrays)
         is_known = len(arrays) == len(self._names)
-        return Outputs(arrays, self._names if is_known else [f"out{index}" for index in range(len(arrays))])
+        outputs.names = self._names if is_known else tuple(f"out{index}" for index in range(len(arrays)))
+        return outputs
 
-    def _run_any(self, inputs: Given, profile: bool, taps: tuple[str, ...]) -> Outputs:
+    def _run_any(self, inputs: Given, profile: bool, taps: Iterable[str], state: State | None) -> Outputs:
+        if state is not None or self.graph.feedback:
+            return self._run_with_state(inputs, profile, tuple(taps), state)
         if profile or taps:
-            return self._run_watched(inputs, profile, taps)
+            return self._run_watched(inputs, profile, tuple(taps))
         key = shapes_of(inputs)
         route = None if key is None else self._routes.get(key)
         if route is None:
             return self._run_new(inputs, key)
         given: Any = [inputs] if isinstance(inputs, np.ndarray) else inputs
-        return self._in_order(self._executor.run(route.graph, [given[place] for place in route.places], None))
+        arrays = [given[place] for place in route.places]
+        instance = route.instance()
+        if instance is None:  # not compiled yet, or evicted
+            instance = self._executor.instance(route.graph, arrays)
+            if instance is not None and key is not None:
+                self._routes.keep(key, Route(route.graph, route.places, weakref.ref(instance)))
+        return self._in_order(self._executor.run(route.graph, arrays, None, instance))
 
     def new_state(self, initial: Mapping[str, Array] | None = None, *, batch: int = 1) -> State:
         """Return the state of a new stream.
@@ -230,7 +241,8 @@ class Session:
             results = self._executor.run(self.graph, state.joined(self.graph.inputs, inputs), runs)
             state.update([results[each.output] for each in feedback])
         kept = [k for k, _ in enumerate(results) if k not in returned]
-        outputs = Outputs([results[k] for k in kept], [self._names[k] for k in kept])
+        outputs = Outputs(results[k] for k in kept)
+        outputs.names = tuple(self._names[k] for k in kept)
         if runs is not None:
             outputs.profile, outputs.kernels = join_rows(runs), join_kernels(runs)
         return outputs
@@ -240,7 +252,7 @@ class Session:
         cut = self._batches.cut(feed(self.graph.inputs, inputs))
         outputs = self._in_order(self._executor.run_parts(cut, None))
         if key is not None and len(cut.parts) == 1 and (places := places_in(inputs, cut.parts[0])) is not None:
-            self._routes.keep(key, Route(cut.graph, places))
+            self._routes.keep(key, Route(cut.graph, places, lambda: None))
         return outputs
 
     def _run_watched(self, inputs: Given, profile: bool, taps: tuple[str, ...]) -> Outputs:

@@ -16,7 +16,7 @@ import numpy as np
 
 from engine.cancellation import check_cancelled, is_cancellable
 from engine.compiler.addresses import Address, MemorySpace, offset_of, port_of, space_of
-from engine.compiler.executable import FaultFlag, ReferenceCall, Region, Segment
+from engine.compiler.executable import FaultFlag, ReferenceCall, Region
 from engine.compiler.runtime.memory import NO_ARENA, Arena, Arenas, new_arena, new_user
 from engine.compiler.runtime.program import Program
 from engine.compiler.runtime.protocol import SEGMENT_BITS
@@ -29,7 +29,7 @@ from engine.tensor import Array, named_dtype, spec_of
 
 _CANCELLED = "the run was cancelled"
 NOWHERE: Final[Mapping[int, Array]] = {}
-_RUN = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
+_RUN = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)
 
 
 class NotFiniteError(Exception):
@@ -47,17 +47,23 @@ class Instance:
         program: as for ``bind``.
         threads: of a run, the caller's included.
         arenas: pool that lends an arena to every run; None for an arena of its own.
+
+    Attributes:
+        used_s: time of its last run, on time.monotonic()'s clock.
     """
 
     def __init__(self, program: Program, threads: int = 1, arenas: Arenas | None = None) -> None:
         self._arenas = arenas
         self._lock = threading.Lock()
         self._epoch = 0
+        self.used_s = time.monotonic()
         # More threads than a step has chunks would only search for work.
         self._threads = threads if program.is_bound else min(threads, int(program.plan.steps.chunks.max(initial=1)))
         self._tables = Tables(program, self._threads)
         self._take(program)
-        self._use_arena(NO_ARENA if arenas is not None else new_arena(self._arena_bytes))
+        self._arena = NO_ARENA
+        if arenas is None:
+            self._use_arena(new_arena(self._arena_bytes))
         self._run = _RUN(program.code.address("run"))
         # A list, because the finalizer must not refer to the instance.
         self._crew: list[Workers] = []
@@ -67,7 +73,7 @@ class Instance:
         """Run this program from now on; it differs from the one before at most in sizes, and no run is in progress."""
         if self._threads > 1:  # threads that are late for an earlier run must find nothing to compute
             self._tables.retire(self._epoch + 1)
-            self._run_row(self._workers().address, len(program.plan.segments), None)
+            self._run_row(self._workers().address, len(program.plan.segments), None, None)
         self._tables.bind(program)
         self._take(program)
 
@@ -78,7 +84,7 @@ class Instance:
         self._user = new_user()
         self._arena_bytes = program.number(plan.arena_bytes)
         self._clean = [(program.number(first), program.number(last)) for first, last in plan.clean]
-        self._flag_at = None if plan.fault_flag is None else program.number(plan.fault_flag)
+        self._flag_at = None if plan.fault_flag is None else program.number(plan.fault_flag) // 4
 
     def run(
         self, inputs: Sequence[Array], times: list[Clocked] | None = None, into: Mapping[int, Array] = NOWHERE
@@ -95,43 +101,36 @@ class Instance:
             NotFiniteError: the results are void; a program without Winograd's algorithm has to compute them.
             OutsideTableError: the results are void; the reference has to report the error.
         """
+        self.used_s = time.monotonic()
+        arenas = self._arenas
         with self._lock:
-            if self._arenas is None:
-                return self._run_with_workers(inputs, times, into)
-            arena = self._arenas.take(self._arena_bytes, self._user, self._clean)
-            self._use_arena(arena)
+            if arenas is not None:
+                self._use_arena(arenas.take(self._arena_bytes, self._user, self._clean))
+            workers = self._workers()
             try:
-                return self._run_with_workers(inputs, times, into)
+                return self._run_locked(workers.address, inputs, times, into)
             finally:
-                self._use_arena(NO_ARENA)
-                self._arenas.give(arena)
+                if workers.is_dismissed:  # the run may have overwritten the generation that told the threads to stop
+                    workers.dismiss()
+                if arenas is not None:
+                    arenas.give(self._arena)
+                    self._arena = NO_ARENA
 
     def _use_arena(self, arena: Arena) -> None:
         """Write to this arena from now on."""
-        at = self._flag_at
-        self._arena = arena.block
-        self._fault_flag = None if at is None else arena.block[at : at + 4].view(np.int32).data
-        if arena is not NO_ARENA:
+        self._arena = arena
+        if arena.address != self._tables.arena:
             self._tables.use_arena(arena.address)
-
-    def _run_with_workers(
-        self, inputs: Sequence[Array], times: list[Clocked] | None, into: Mapping[int, Array]
-    ) -> list[Any]:
-        workers = self._workers()
-        try:
-            return self._run_locked(workers.address, inputs, times, into)
-        finally:
-            if workers.is_dismissed:  # the run may have overwritten the generation that told the threads to stop
-                workers.dismiss()
 
     def _workers(self) -> Workers:
         """Return the threads that wait for a run; start new ones if there are none."""
         if not self._crew or self._crew[0].is_dismissed:
             self._crew[:] = [Workers(self.program, self._tables, self._threads - 1 if self._stop.alive else 0)]
         workers = self._crew[0]
-        POOL.enter(workers)
-        if not self._stop.alive:  # closed meanwhile
-            POOL.leave(workers)
+        if workers.count:
+            POOL.enter(workers)
+            if not self._stop.alive:  # closed meanwhile
+                POOL.leave(workers)
         return workers
 
     def close(self) -> None:
@@ -141,56 +140,52 @@ class Instance:
     def _run_locked(
         self, team: int, inputs: Sequence[Array], times: list[Clocked] | None, into: Mapping[int, Array]
     ) -> list[Any]:
-        arrays = [
-            np.ascontiguousarray(each) if port not in self.program.states else _whole_state(each)
-            for port, each in enumerate(inputs)
-        ]
-        results = self._new_outputs(into)
+        program = self.program
+        if program.states:
+            inputs = [_whole_state(each) if port in program.states else each for port, each in enumerate(inputs)]
+        arrays = list(map(np.ascontiguousarray, inputs))
+        results: dict[int, Array] = {}
+        for port, shape, dtype in program.kernel_outputs:
+            results[port] = into[port] if port in into else np.empty(shape, dtype)
         self._tables.set_io(arrays, results)
-        values: dict[str, Any] = {name: arrays[port] for port, name in self.program.texts}
-        for number, segment in enumerate(self.program.segments):
+        values: dict[str, Any] = {}
+        for port, name in program.texts:
+            values[name] = arrays[port]
+        for number, segment in enumerate(program.segments):
             if segment.call is None:
-                began = self._run_native(team, number, segment, times is not None)
+                at = None if times is None else self._tables.trace.ctypes.data
+                run = self._run_cancellable if is_cancellable() else self._run_row
+                began = run(team, number, at, self._tables.arrays)
                 if times is not None:
                     times.append(Clocked(segment, began, self._tables.traced(segment)))
             else:
-                check_cancelled(self.program.operators[segment.call.operator].where, _CANCELLED)
+                check_cancelled(program.operators[segment.call.operator].where, _CANCELLED)
                 began = time.monotonic_ns()
                 self._run_reference(segment.call, values, arrays, results)
                 if times is not None:
                     times.append(Clocked(segment, began, [np.array([[0, began, time.monotonic_ns()]])]))
-        if self._fault_flag is not None and (reason := self._fault_flag[0]):
-            self._fault_flag[0] = 0
+        if self._flag_at is not None and (reason := self._arena.words[self._flag_at]):
+            self._arena.words[self._flag_at] = 0
             if reason == FaultFlag.OUTSIDE:
                 raise OutsideTableError("an index is out of range, or an integer divisor is 0")
             raise NotFiniteError
-        if self.program.makes_all_outputs:
+        if program.makes_all_outputs:
             return [*results.values()]
-        return [self._result(each, values, arrays, results) for each in self.program.outputs]
+        return [self._result(each, values, arrays, results) for each in program.outputs]
 
-    def _run_native(self, team: int, number: int, segment: Segment, is_timed: bool) -> int:
-        """Run a segment's kernels; return the clock before them if the run is timed."""
-        at = self._tables.trace.ctypes.data if is_timed else None
-        if not is_cancellable():
-            return self._run_row(team, number, at)
+    def _run_cancellable(self, team: int, number: int, at: int | None, arrays: int | None) -> int:
         began = 0
         for row in self._tables.cancellable_rows[number]:
             check_cancelled(self.program.plan.steps[self._tables.segments[row, 0]].operators[0], _CANCELLED)
-            start = self._run_row(team, row, at)
+            start = self._run_row(team, row, at, arrays)
             began = began or start
         return began
 
-    def _run_row(self, team: int, row: int, at: int | None) -> int:
+    def _run_row(self, team: int, row: int, at: int | None, arrays: int | None) -> int:
+        """Run the kernels of a row of segments; return the clock before them if there is a trace ``at`` an address."""
         self._epoch += 1
-        began: int = self._run(team, self._epoch << SEGMENT_BITS | row, at)
+        began: int = self._run(team, self._epoch << SEGMENT_BITS | row, at, arrays)
         return began
-
-    def _new_outputs(self, into: Mapping[int, Array]) -> dict[int, Array]:
-        """Return memory for the kernels' outputs, by number of the output."""
-        return {
-            port: into[port] if port in into else np.empty(shape, dtype)
-            for port, shape, dtype in self.program.kernel_outputs
-        }
 
     def _run_reference(
         self, call: ReferenceCall, values: dict[str, Any], inputs: Sequence[Array], results: dict[int, Array]
@@ -237,7 +232,7 @@ class Instance:
     def _block(self, place: Address, inputs: Sequence[Array], results: dict[int, Array]) -> Array:
         space = space_of(place)
         if space is MemorySpace.ARENA:
-            return self._arena
+            return self._arena.block
         if space is MemorySpace.CONSTANT:
             return self.program.plan.constants
         if space is MemorySpace.WEIGHT:
@@ -261,38 +256,45 @@ class Instance:
 class TemplateInstances:
     """Instances of a template, which take the numbers of any set of sizes: one for each concurrent run.
 
+    ``BoundInstance`` runs them.
+
     Args:
         program: the template with some set of sizes.
         make: makes an instance.
+
+    Attributes:
+        idle: instances that do not run; the one used last is last.
+        is_closed: whether instances run without threads.
     """
 
     def __init__(self, program: Program, make: Callable[[Program], Instance]) -> None:
         self.program = program
         self._make = make
-        self._idle: list[Instance] = []  # the one used last is last
-        self._is_closed = False
+        self._made_s = time.monotonic()
+        self._all: list[Instance] = []
+        self.idle: list[Instance] = []
+        self.is_closed = False
 
-    def run(
-        self, program: Program, inputs: Sequence[Array], times: list[Clocked] | None, into: Mapping[int, Array]
-    ) -> list[Any]:
-        """Return the graph's outputs; see ``Instance.run``."""
-        try:
-            instance = self._idle.pop()
-        except IndexError:
-            instance = self._make(program)
-        try:
-            if instance.program is not program:
-                instance.bind(program)
-            return instance.run(inputs, times, into)
-        finally:
-            self._idle.append(instance)
-            if self._is_closed:
-                self.close()
+    @property
+    def used_s(self) -> float:
+        """Time of the last run, on time.monotonic()'s clock."""
+        return max((each.used_s for each in self._all), default=self._made_s)
+
+    @property
+    def latest(self) -> Program:
+        """The program that ran last."""
+        return max(self._all, key=lambda each: each.used_s).program if self._all else self.program
+
+    def make(self, program: Program) -> Instance:
+        """Return another instance, for one more concurrent run."""
+        instance = self._make(program)
+        self._all.append(instance)
+        return instance
 
     def close(self) -> None:
         """Dismiss the threads; current and later runs do without them."""
-        self._is_closed = True
-        for each in [*self._idle]:
+        self.is_closed = True
+        for each in [*self.idle]:
             each.close()
 
 
@@ -307,7 +309,19 @@ class BoundInstance:
         self, inputs: Sequence[Array], times: list[Clocked] | None = None, into: Mapping[int, Array] = NOWHERE
     ) -> list[Any]:
         """Return the graph's outputs; see ``Instance.run``."""
-        return self._instances.run(self.program, inputs, times, into)
+        program, instances = self.program, self._instances
+        try:
+            instance = instances.idle.pop()
+        except IndexError:
+            instance = instances.make(program)
+        try:
+            if instance.program is not program:
+                instance.bind(program)
+            return instance.run(inputs, times, into)
+        finally:
+            instances.idle.append(instance)
+            if instances.is_closed:
+                instances.close()
 
 
 AnyInstance: TypeAlias = Instance | BoundInstance

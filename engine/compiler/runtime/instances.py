@@ -81,7 +81,6 @@ class Instances:
         self._refused: dict[Key, int] = {}
         self._bound: dict[Key, BoundInstance] = {}
         self._templates: dict[int, Entry[TemplateInstances]] = {}
-        self._latest: Key | None = None
         self.typical_bytes = 0
 
     @property
@@ -97,39 +96,29 @@ class Instances:
         return self._making.locked()
 
     def find(self, inputs: Sequence[TensorSpec] | Sequence[Array]) -> AnyInstance | None:
-        """Return the instance for inputs of these shapes, and mark it as used; None if there is none."""
-        key = key_of(inputs)
-        entry = self._ready.get(key)
-        if entry is not None:
-            self._latest = key
-            entry.mark_used()
-            return entry.instance
-        bound = self._bound.get(key)
-        if bound is not None:
-            self._latest = key
-            self._mark_used(bound.program)
-        return bound
+        """Return the instance for inputs of these shapes; None if there is none."""
+        return self._find(key_of(inputs))
 
-    def _mark_used(self, program: Program) -> None:
-        entry = self._templates.get(id(program.code))
-        if entry is not None:
-            entry.mark_used()
+    def _find(self, key: Key) -> AnyInstance | None:
+        entry = self._ready.get(key)
+        return self._bound.get(key) if entry is None else entry.instance
 
     def program(self, specs: Sequence[TensorSpec] | Sequence[Array]) -> Program | None:
         """Return the program that a run of these shapes would find; None if there is none."""
         return self._program(key_of(specs))
 
     def _program(self, key: Key) -> Program | None:
-        entry, bound = self._ready.get(key), self._bound.get(key)
-        return entry.instance.program if entry is not None else None if bound is None else bound.program
+        found = self._find(key)
+        return None if found is None else found.program
 
     def latest(self) -> tuple[list[list[int]], Program | None]:
         """Return the input shapes and the program of the last run; None as program if there is none."""
         with self._lock:
-            keys = [self._latest, *reversed(self._bound), *reversed(self._ready)]
-            found = ((key, self._program(key)) for key in keys if key is not None)
-            key, program = next((each for each in found if each[1] is not None), ((), None))
-        return [[dim or 0 for dim in shape] for shape, _ in key], program
+            used = {each.instance.used_s: each.instance.program for each in self._ready.values()}
+            used |= {each.instance.used_s: each.instance.latest for each in self._templates.values()}
+            program = used[max(used)] if used else None
+            shapes = [key for key in (*self._ready, *self._bound) if self._program(key) is program]
+        return [[dim or 0 for dim in shape] for shape, _ in (shapes or [()])[0]], program
 
     def get(self, specs: Sequence[TensorSpec]) -> AnyInstance:
         """Return the instance for inputs of these shapes; make it now if there is none.
@@ -292,9 +281,7 @@ class Instances:
             if len(self._bound) >= MAX_BOUND:
                 del self._bound[next(iter(self._bound))]
             bound = self._bound[key] = BoundInstance(program, template.instance)
-            self._latest = key
             before = self._ready.pop(key, None)
-        template.mark_used()
         if before is not None:
             CACHE.discard(before)
             before.instance.close()

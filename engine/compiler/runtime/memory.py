@@ -81,15 +81,19 @@ class Arena:
     """Block of memory that runs write into.
 
     Args:
+        size: bytes of the block.
+        words: the block as int32.
         user: the instance that wrote to it last, as ``new_user`` numbers them; 0 for none.
     """
 
     block: Array
     address: int
+    size: int
+    words: memoryview
     user: int = 0
 
 
-NO_ARENA: Final = Arena(np.empty(0, np.uint8), 0)
+NO_ARENA: Final = Arena(np.empty(0, np.uint8), 0, 0, memoryview(b""))
 """Arena of an instance that does not run."""
 
 
@@ -111,7 +115,7 @@ def new_arena(size: int) -> Arena:
         CompileError: there is not enough memory.
     """
     block = allocate(size)
-    return Arena(block, address_of(block))
+    return Arena(block, address_of(block), block.size, block[: block.size // 4 * 4].view(np.int32).data)
 
 
 class Arenas:
@@ -125,6 +129,7 @@ class Arenas:
         self._limit = limit
         self._lock = threading.Lock()
         self._idle: list[Arena] = []  # the one used last is last
+        self._idle_bytes = 0
 
     def take(self, size: int, user: int, clean: Sequence[tuple[int, int]]) -> Arena:
         """Return an arena of at least so many bytes, as this user left it.
@@ -135,8 +140,12 @@ class Arenas:
         Raises:
             CompileError: there is not enough memory.
         """
-        arena = self._pick(size, user)
-        if arena is None or arena.block.size < size:
+        with self._lock:
+            is_own = self._idle and self._idle[-1].user == user  # the usual case of one recurring shape
+            arena = self._idle.pop() if is_own else self._pick(size, user)
+            if arena is not None:
+                self._idle_bytes -= arena.size
+        if arena is None or arena.size < size:
             del arena  # release its memory first
             arena = new_arena(_rounded(size))
         elif arena.user != user:
@@ -148,25 +157,24 @@ class Arenas:
     def give(self, arena: Arena) -> None:
         """Return an arena to the pool."""
         with self._lock:
-            if arena.block.size + sum(each.block.size for each in self._idle) <= self._limit:
+            if arena.size + self._idle_bytes <= self._limit:
                 self._idle.append(arena)
+                self._idle_bytes += arena.size
 
     def close(self) -> None:
         """Release the idle arenas."""
         with self._lock:
             self._idle.clear()
+            self._idle_bytes = 0
 
     def _pick(self, size: int, user: int) -> Arena | None:
         """Return the best idle arena: the user's own, else one that is large enough, else any."""
-        with self._lock:
-            if self._idle and self._idle[-1].user == user:  # the usual case of one recurring shape
-                return self._idle.pop()
-            own = [each for each in self._idle if each.user == user]
-            large = [each for each in self._idle if each.block.size >= size]
-            for each in (*own, *large, *self._idle):
-                self._idle.remove(each)
-                return each
-            return None
+        own = [each for each in self._idle if each.user == user]
+        large = [each for each in self._idle if each.size >= size]
+        for each in (*own, *large, *self._idle):
+            self._idle.remove(each)
+            return each
+        return None
 
 
 def release(graph: RuntimeGraph) -> None:

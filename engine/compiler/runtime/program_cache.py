@@ -15,7 +15,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from engine.compile_metrics import METER
@@ -46,18 +46,12 @@ class Entry(Generic[Kept]):
     Args:
         evict: removes it from its owner, and ends its threads.
         is_own: whether it is for the shapes of the graph's file.
-        used_s: time of its last run, on time.monotonic()'s clock.
     """
 
     instance: Kept
     bytes: int
     evict: Callable[[Entry[Kept]], None]
     is_own: bool = False
-    used_s: float = field(default_factory=lambda: time.monotonic())
-
-    def mark_used(self) -> None:
-        """Note that it is about to run."""
-        self.used_s = time.monotonic()
 
 
 class ProgramCache:
@@ -114,8 +108,8 @@ class ProgramCache:
         free, idle_since = limit - self._bytes(), time.monotonic() - IDLE_S
         if free >= size:
             return victims
-        for each in sorted((each for each in self._entries if not each.is_own), key=lambda each: each.used_s):
-            if free >= size or (each.used_s > idle_since and not must):
+        for each in sorted((each for each in self._entries if not each.is_own), key=lambda each: each.instance.used_s):
+            if free >= size or (each.instance.used_s > idle_since and not must):
                 break
             victims.append(each)
             free += each.bytes

@@ -34,7 +34,9 @@ LINE_BYTES: Final = 64
 TEAM_BYTES: Final = 512
 TRACE_BYTES: Final = 24
 # Words of the team's block that are not written while threads run, as byte offsets.
-STEPS, COUNTERS, SEGMENTS, SPIN, TRACE, SHARES = 256, 264, 272, 280, 288, 296
+STEPS, COUNTERS, SEGMENTS, SPIN, TRACE, SHARES, POINTERS, POINTER_COUNT = 256, 264, 272, 280, 288, 296, 304, 312
+# Words of a row of POINTERS: the address of an argument, the place of its array in the list of arrays, and an offset.
+POINTER_WORDS: Final = 3
 
 # A generation is an epoch and the number of a segment; the last segment number asks workers to leave.
 SEGMENT_BITS: Final = 24

@@ -14,6 +14,9 @@ from engine.compiler.runtime.memory import address_of, aligned_bytes
 from engine.compiler.runtime.protocol import (
     COUNTERS,
     LINE_BYTES,
+    POINTER_COUNT,
+    POINTER_WORDS,
+    POINTERS,
     SEGMENT_BITS,
     SEGMENTS,
     SHARES,
@@ -35,6 +38,8 @@ SPINS = 1500
 CANCEL_CHECK_S = 0.01
 FLOPS_PER_S = 2.5e10
 BYTES_PER_S = 5e9
+# Offset of the address of the elements in an array object: numpy's C API has it behind the header of every object.
+_DATA = object.__basicsize__
 
 
 class Tables:
@@ -46,6 +51,8 @@ class Tables:
 
     Attributes:
         segments: first step and end of every row; the row after those of the segments is empty.
+        arrays: address of the list of this run's arrays, which ``set_io`` writes.
+        arena: address of the arena that arguments point to.
     """
 
     def __init__(self, program: Program, threads: int) -> None:
@@ -56,9 +63,13 @@ class Tables:
         bases[[MemorySpace.CONSTANT, MemorySpace.WEIGHT]] = address_of(plan.constants), address_of(plan.weights)
         self._shifts = bases[self._spaces]
         self._inside = np.flatnonzero(self._spaces == MemorySpace.ARENA)
-        self._outside = [self._pointing(MemorySpace.INPUT), self._pointing(MemorySpace.OUTPUT)]
+        self._is_outside = np.isin(self._spaces, [MemorySpace.INPUT, MemorySpace.OUTPUT])
+        self._inputs, self._outputs = self._ports_of(MemorySpace.INPUT), self._ports_of(MemorySpace.OUTPUT)
         self.arguments = np.zeros(len(steps.blocks), np.int64)
-        self._words = self.arguments.data
+        self._pointers = self._pointer_rows()
+        self._arrays = np.zeros(len(self._inputs) + len(self._outputs) + 1, np.int64)
+        self.arrays = address_of(self._arrays)
+        self._words = self._arrays.data
         self.steps = aligned_bytes(max(1, len(steps)) * STEP_BYTES).view(np.int64).reshape(-1, STEP_BYTES // 8)
         self.counters = aligned_bytes(max(1, len(steps)) * counter_bytes(threads))
         self.segments = np.zeros((len(plan.segments) + 1 + len(steps), 2), np.int64)
@@ -77,10 +88,8 @@ class Tables:
         steps = program.plan.steps
         offsets = program.numbers(steps.offsets)
         self.arguments[:] = offsets + self._shifts
-        self._arena = 0
-        self._inputs, self._outputs = (
-            [(port, [(k, int(offsets[k])) for k in places]) for port, places in pointing] for pointing in self._outside
-        )
+        self.arena = 0
+        self._pointers[:, 2] = offsets[self._is_outside]
         if len(steps):
             self.steps[:, 2] = program.numbers(steps.chunks)
         self._program = program
@@ -117,12 +126,20 @@ class Tables:
         """
         self.counters.view(np.int64)[:: LINE_BYTES // 8] = epoch << SEGMENT_BITS
 
-    def _pointing(self, space: MemorySpace) -> list[tuple[int, list[int]]]:
-        """Return which arguments point to each input or output, by its number."""
-        found: dict[int, list[int]] = {}
-        for k in np.flatnonzero(self._spaces == space).tolist():
-            found.setdefault(int(self._ports[k]), []).append(k)
-        return [*found.items()]
+    def _ports_of(self, space: MemorySpace) -> list[int]:
+        """Return the numbers of the inputs or outputs to which arguments point."""
+        return [int(port) for port in np.unique(self._ports[self._spaces == space])]
+
+    def _pointer_rows(self) -> Array:
+        """Return the rows of arguments that point to inputs and outputs; ``bind`` writes their offsets."""
+        outside = np.flatnonzero(self._is_outside)
+        rows = np.zeros((len(outside), POINTER_WORDS), np.int64)
+        rows[:, 0] = address_of(self.arguments) + 8 * outside
+        for row, k in zip(rows, outside.tolist(), strict=True):
+            is_input = self._spaces[k] == MemorySpace.INPUT
+            ports, before = (self._inputs, 0) if is_input else (self._outputs, len(self._inputs))
+            row[1] = before + ports.index(int(self._ports[k]))
+        return rows
 
     def make_team(self) -> Array:
         """Return a new block for threads to wait on, which refers to these tables."""
@@ -133,6 +150,8 @@ class Tables:
         words[SEGMENTS // 8] = self.segments.ctypes.data
         words[SPIN // 8] = SPINS
         words[SHARES // 8] = self._threads
+        words[POINTERS // 8] = self._pointers.ctypes.data
+        words[POINTER_COUNT // 8] = len(self._pointers)
         return team
 
     @property
@@ -156,21 +175,18 @@ class Tables:
 
     def use_arena(self, arena: int) -> None:
         """Point the arguments at an arena."""
-        if arena != self._arena:
-            self.arguments[self._inside] += arena - self._arena
-            self._arena = arena
+        self.arguments[self._inside] += arena - self.arena
+        self.arena = arena
 
     def set_io(self, inputs: Sequence[Array], outputs: dict[int, Array]) -> None:
-        """Point the arguments at this run's inputs and outputs."""
-        words = self._words
-        for port, places in self._inputs:
-            at = address_of(inputs[port])
-            for place, offset in places:  # mostly one: slower with numpy
-                words[place] = at + offset
-        for port, places in self._outputs:
-            at = address_of(outputs[port])
-            for place, offset in places:
-                words[place] = at + offset
+        """List this run's arrays: the places where numpy keeps the addresses of their elements."""
+        words, number = self._words, 0
+        for port in self._inputs:
+            words[number] = id(inputs[port]) + _DATA
+            number += 1
+        for port in self._outputs:
+            words[number] = id(outputs[port]) + _DATA
+            number += 1
 
 
 def _cancellable_parts(times_s: Array, segment: Segment) -> list[tuple[int, int]]:

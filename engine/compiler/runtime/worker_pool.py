@@ -66,8 +66,6 @@ class WorkerPool:
 
     def enter(self, workers: Workers) -> None:
         """Register threads that are about to run, and dismiss the least recently run if there are too many."""
-        if not workers.count:
-            return
         dismissed: list[Workers] = []
         with self._lock:
             is_new = workers not in self._teams

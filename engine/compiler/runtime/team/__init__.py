@@ -13,14 +13,14 @@ from __future__ import annotations
 from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Module
 from engine.compiler.runtime.team.chunks import clock
-from engine.compiler.runtime.team.threads import run, stop, walk, worker
+from engine.compiler.runtime.team.threads import point, run, stop, walk, worker
 from engine.compiler.runtime.team.waiting import FUTEX, PAUSE, sleep_and_wake
 
 __all__ = ["team_code"]
 
 
 def team_code(host: Host) -> str:
-    """Return IR of ``run(team, generation, trace)``, ``worker(team, seen, thread)`` and ``stop(team, generation, _)``.
+    """Return IR of ``run(team, generation, trace, arrays)``, ``worker(team, seen, thread)`` and ``stop(team, ...)``.
 
     ``trace`` is null or a table with a row a chunk, for the number of its thread and the clock in ns before and after
     it; it must live as long as the team.
@@ -30,6 +30,7 @@ def team_code(host: Host) -> str:
     sleep_and_wake(module, FUTEX[architecture])
     clock(module)
     walk(module, PAUSE[architecture])
+    point(module)
     run(module)
     stop(module)
     worker(module, PAUSE[architecture])

@@ -79,9 +79,15 @@ def walk(module: Module, pause: Pause) -> None:
 
 
 def run(module: Module) -> None:
-    """Emit ``run(team, generation, trace)``: the leader's part of a segment; returns its begin if it is traced."""
-    f = module.function("run", [("ptr", "team"), ("i64", "generation"), ("ptr", "trace")], result="i64")
-    team, generation, trace = f.parameters
+    """Emit ``run(team, generation, trace, arrays)``: the leader's part of a segment; returns its begin if traced.
+
+    Where ``arrays`` is not null, the arguments first get the addresses of this run's inputs and outputs. It lists
+    places in memory that hold these addresses.
+    """
+    parameters = [("ptr", "team"), ("i64", "generation"), ("ptr", "trace"), ("ptr", "arrays")]
+    f = module.function("run", parameters, result="i64")
+    team, generation, trace, arrays = f.parameters
+    f.call("point", [team, arrays])
     f.store(trace, f.at(team, protocol.TRACE, 1), 8)
     idle = at(f, team, protocol.IDLE)
     timed, go = f.block("timed"), f.block("go")
@@ -98,6 +104,21 @@ def run(module: Module) -> None:
         f.call("wake_all", [team])
     f.call("walk", [team, generation, ZERO])
     f.finish(began)
+
+
+def point(module: Module) -> None:
+    """Emit ``point(team, arrays)``: write the addresses of arrays to the arguments that refer to them."""
+    f = module.inner("point", [("ptr", "team"), ("ptr", "arrays")])
+    team, arrays = f.parameters
+    with f.unless(f.compare("eq", arrays, NULL)):
+        rows = f.load("ptr", f.at(team, protocol.POINTERS, 1), 8)
+        count = f.load("i64", f.at(team, protocol.POINTER_COUNT, 1), 8)
+        with f.loop(0, count) as row:
+            words = f.at(rows, f.mul(row.index, protocol.POINTER_WORDS), 8)
+            argument, number, offset = f.load("ptr", words, 8), *(f.load("i64", f.at(words, k, 8), 8) for k in (1, 2))
+            data = f.load("i64", f.load("ptr", f.at(arrays, number, 8), 8), 8)
+            f.store(f.binary("add", data, offset), argument, 8)
+    f.finish()
 
 
 def stop(module: Module) -> None:

@@ -158,7 +158,7 @@ def test_a_measured_run_tells_which_thread_had_what_of_every_kernel_and_when() -
         assert all(span["begin_us"] <= span["end_us"] and span["chunks"] > 0 for span in spans)
         assert before <= min(span["begin_us"] for span in spans)  # no thread begins before all have ended
         before = max(span["end_us"] for span in spans)
-    assert session.run([x]).kernels == []
+    assert not session.run([x]).kernels
 
 
 def test_a_measured_run_tells_what_memory_holds_and_nothing_of_it_lies_on_anything_else() -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from engine import CompileError, Session
 from engine.compiler import CompiledGraph
-from engine.compiler.runtime import compile_queue, instances, program_cache, worker_pool
+from engine.compiler.runtime import compile_queue, instance, instances, program_cache, worker_pool
 from engine.compiler.runtime.compile_queue import CompileQueue
 from engine.compiler.runtime.instances import Instances
 from engine.compiler.runtime.program_cache import ProgramCache
@@ -136,7 +136,14 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     own = Clock()
     monkeypatch.setattr(program_cache, "time", own)
+    monkeypatch.setattr(instance, "time", own)
     return own
+
+
+def run(found: instance.AnyInstance | None, size: int) -> None:
+    """Run an instance for a size."""
+    assert found is not None
+    found.run([ramp(size)])
 
 
 @pytest.fixture
@@ -178,7 +185,7 @@ def test_a_template_is_evicted_with_all_its_sizes_once_none_has_run_for_a_minute
         return Instances(compiled.builder.program, 1, limit, is_dynamic=True, release=lambda _: released.append(number))
 
     def meet(found: Instances, size: int) -> bool:
-        assert found.find(specs(size)) or found.get_soon(specs(size), compiled.builder.bound_program)
+        run(found.find(specs(size)) or found.get_soon(specs(size), compiled.builder.bound_program), size)
         return found.program(specs(size)) is not None
 
     first, second = instances_of(1), instances_of(2)
@@ -224,7 +231,9 @@ class Kitchen:
 
     def serve(self, size: int) -> bool:
         """Meet a size as a session does; whether its instance was there."""
-        if self.instances.find(specs(size)) is not None:
+        found = self.instances.find(specs(size))
+        if found is not None:
+            run(found, size)
             return True
         self.instances.begin(specs(size))
         return False

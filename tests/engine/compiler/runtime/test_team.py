@@ -63,7 +63,7 @@ def script(segments: tuple[int, ...], *, may_be_dismissed: bool = False) -> str:
         generation = epoch << SEGMENT_BITS | segment
         lines += [
             f"  call void @tell(i64 {BEGUN + segment})",
-            f"  call i64 @run(ptr {TEAM}, i64 {generation}, ptr null)",
+            f"  call i64 @run(ptr {TEAM}, i64 {generation}, ptr null, ptr null)",
             f"  call void @tell(i64 {ENDED})",
         ]
         if may_be_dismissed:  # the word to leave may have come before the run's own
