@@ -1,10 +1,11 @@
 """Ensembles of decision trees: sums of what the leaves that a row reaches give each target.
 
-Several trees are walked at once, because the steps down one tree wait for each other. A leaf is a node whose children
-are itself, so that a group of trees takes as many steps as its longest path needs, two for each branch.
+Several trees, or several rows of few trees, are walked at once, because the steps down one tree wait for each other.
+Siblings are neighbours, so that a comparison is added to the number of the first. A leaf leads to itself: a walk ends
+when two more steps change nothing.
 
-Arguments: features, nodes (split, feature, child where false, child where true; 32 bits each), roots (int32), depths of
-groups (int32), values of nodes (0 where not a leaf), base of each target, result.
+Arguments: features, splits (float32), nodes (int64: the first child above bit 32, the feature below), roots (int32),
+values of nodes (0 where not a leaf), base of each target, result.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from engine.compiler.codegen.ir import Function, Index, Module, Value, constant,
 from engine.compiler.kernels.channels import fitting_lanes
 from engine.compiler.kernels.kernel import Lines, block_of, start
 
-GROUP: Final = 8
-"""Number of trees that are walked at once."""
-NODE: Final = 4
-"""Numbers of a node."""
+WALKS: Final = 8
+"""Number of trees, times the number of rows, that are walked at once."""
+NODE_BYTES: Final = 12
+_STEPS: Final = 1 << 30
 Comparison = Literal["ole", "olt", "oge", "ogt", "oeq", "une"]
 
 
@@ -33,10 +34,11 @@ class Trees(Lines):
         rows: number of rows of features.
         source: distance of rows of features, in elements.
         targets: number of results of a row.
-        groups: number of groups of GROUP trees.
+        group: number of trees that are walked at once; WALKS is a multiple.
+        groups: number of groups of trees.
         steps: steps down all trees for one row, for the size of a chunk.
         comparison: of a feature with a split; true goes to the second child.
-        has_missing: whether bit 31 of a node's feature says that NaN goes to the second child.
+        has_missing: whether bit 31 of a node says that NaN goes to the second child.
         divisor: number of trees where the mean is taken; 1 for the sum.
     """
 
@@ -46,6 +48,7 @@ class Trees(Lines):
     rows: int
     source: int
     targets: int
+    group: int
     groups: int
     steps: int
     comparison: Comparison
@@ -67,30 +70,44 @@ class Trees(Lines):
 
     @property
     def line_bytes(self) -> int:
-        return 4 * NODE * self.steps
+        return NODE_BYTES * self.steps
 
     @property
     def flops(self) -> int:
         return self.rows * self.steps
 
     def emit(self, module: Module) -> None:
-        f, (features, nodes, roots, depths, values, base, result), chunk = start(module, self, 7)
+        f, (features, splits, nodes, roots, values, base, result), chunk = start(module, self, 7)
         begin, end = block_of(f, chunk, self.block, self.rows)
+        rows = WALKS // self.group
+        whole = f.sub(end, f.divmod(f.sub(end, begin), rows)[1])
         self._each_row(f, begin, end, result, lambda sums: [constant(0.0, each.type) for each in sums])
         with f.loop(0, self.groups) as group:  # outside of rows: the nodes of a group stay in the first-level cache
-            first, depth = f.at(roots, f.mul(group.index, GROUP)), self._index(f, f.at(depths, group.index))
-            places = [self._index(f, f.at(first, k)) for k in range(GROUP)]
-            with f.loop(begin, end) as row:
-                line = f.at(features, f.mul(row.index, self.source))
-                with f.loop(0, depth, 2, carry=places) as step:
-                    children = [self._child(f, line, nodes, place) for place in step.carried]
-                    below = [self._child(f, line, nodes, place) for place in children]
-                    step.carry(below, condition=_any_differs(f, children, below))
-                self._update(
-                    f, f.at(result, f.mul(row.index, self.targets)), partial(self._added, f, values, step.results)
-                )
+            first = f.at(roots, f.mul(group.index, self.group))
+            starts = [self._index(f, f.at(first, k)) for k in range(self.group)]
+            for first_row, last, count in ((begin, whole, rows), (whole, end, 1))[: 2 if rows > 1 else 1]:
+                with f.loop(first_row, last, count) as row:
+                    numbers = [f.add(row.index, k) for k in range(count)]
+                    lines = [f.at(features, f.mul(each, self.source)) for each in numbers]
+                    leaves = self._walk(f, lines, splits, nodes, starts)
+                    for number, each in zip(numbers, leaves, strict=True):
+                        line = f.at(result, f.mul(number, self.targets))
+                        self._update(f, line, partial(self._added, f, values, each))
         self._each_row(f, begin, end, result, partial(self._finished, f, base))
         f.finish()
+
+    def _walk(
+        self, f: Function, lines: Sequence[Value], splits: Value, nodes: Value, starts: Sequence[Value]
+    ) -> list[list[Value]]:
+        """Return the leaves that each row reaches in each tree."""
+        count = len(starts)
+        with f.loop(0, _STEPS, 2, carry=[*starts] * len(lines)) as step:
+            below = children = list(step.carried)
+            for _ in range(2):
+                children = below
+                below = [self._child(f, lines[k // count], splits, nodes, at) for k, at in enumerate(children)]
+            step.carry(below, condition=_any_differs(f, children, below))
+        return [list(step.results[k : k + count]) for k in range(0, count * len(lines), count)]
 
     def _each_row(
         self, f: Function, begin: Index, end: Index, result: Value, change: Callable[[list[Value]], list[Value]]
@@ -109,18 +126,16 @@ class Trees(Lines):
     def _index(f: Function, at: Value) -> Value:
         return f.convert("sext", f.load("i32", at), "i64")
 
-    def _child(self, f: Function, line: Value, nodes: Value, place: Value) -> Value:
+    def _child(self, f: Function, line: Value, splits: Value, nodes: Value, place: Value) -> Value:
         """Return the child of a node to which a row goes on."""
-        node = f.at(nodes, f.mul(place, NODE))
-        feature = f.load("i32", f.at(node, 1))
-        column = feature if not self.has_missing else f.binary("and", feature, constant((1 << 31) - 1, "i32"))
-        x = f.load("float", f.at(line, f.convert("zext", column, "i64")))
-        is_true = f.compare(self.comparison, x, f.load("float", node))
+        node = f.load("i64", f.at(nodes, place, 8), 8)
+        column = f.binary("and", node, constant((1 << (31 if self.has_missing else 32)) - 1, "i64"))
+        x = f.load("float", f.at(line, column))
+        is_true = f.compare(self.comparison, x, f.load("float", f.at(splits, place)))
         if self.has_missing:
-            goes = f.binary("and", f.compare("uno", x, x), f.compare("slt", feature, constant(0, "i32")))
-            is_true = f.binary("or", is_true, goes)
-        child = f.at(f.at(node, 2), f.convert("zext", is_true, "i64"))
-        return self._index(f, child)
+            goes = f.compare("ne", f.binary("and", node, constant(1 << 31, "i64")), constant(0, "i64"))
+            is_true = f.binary("or", is_true, f.binary("and", f.compare("uno", x, x), goes))
+        return f.binary("add", f.binary("ashr", node, constant(32, "i64")), f.convert("zext", is_true, "i64"))
 
     def _added(self, f: Function, values: Value, leaves: Sequence[Value], sums: list[Value]) -> list[Value]:
         """Return the sums with the values of leaves, one tree after the other."""
