@@ -72,20 +72,23 @@ class _Window(Rearrangement):
         index: list[slice | int] = [slice(None)] * len(shape)
         for item, axis in enumerate(checked_axes(self.dims, len(shape))):
             select = self.selects[item] if self._selects(item) else None
-            index[axis] = self._slice(item) if select is None else select
+            index[axis] = self._slice(item, shape[axis]) if select is None else select
         return tuple(index)
 
     def _selects(self, item: int) -> bool:
         return bool(self.selects) and self.selects[item] != NOT_SELECTED
 
-    def _slice(self, item: int) -> slice:
+    def _slice(self, item: int, length: Dim) -> slice:
         step = self.steps[item] if self.steps else 1
         if step is not None and (step == 0 or (step < 0 and not self.backwards)):
             raise ParameterError("step must be positive", found=step)
-        return slice(self.starts[item] if self.starts else None, self.ends[item] if self.ends else None, step)
+        start = self.starts[item] if self.starts else None
+        if step is not None and step < 0 and start is not None and length is not None and start < -length:
+            start = 0  # unlike in numpy, a start before the first element is clipped to it
+        return slice(start, self.ends[item] if self.ends else None, step)
 
     def _length(self, item: int, length: Dim) -> Dim:
-        piece = self._slice(item)
+        piece = self._slice(item, length)
         is_dynamic = any(bounds and bounds[item] is None for bounds in (self.starts, self.ends, self.steps))
         return None if length is None or is_dynamic else slice_length(piece, length)
 

@@ -10,7 +10,7 @@ from engine.errors import ParameterError
 from engine.layers.operands.axes import checked_axis
 from engine.layers.operands.spatial import FLOATING, tensor
 from engine.onnx.translation.node import Node
-from engine.onnx.translation.registry import translates
+from engine.onnx.translation.registry import MICROSOFT, translates
 from engine.onnx.translation.value import Value
 from engine.onnx.translators.precision import in_dtype_of, widened
 from engine.onnx.translators.shape import reshaped
@@ -151,47 +151,68 @@ def mean_variance(node: Node) -> Value:
 
 
 @translates("RMSNormalization", since=23)
-def rms_norm(node: Node) -> Value:
+@translates("SimplifiedLayerNormalization")
+@translates("SimplifiedLayerNormalization", domain=MICROSOFT)
+def rms_norm(node: Node) -> list[Value]:
     """Translate to F.rms_norm if the weight covers the axes; else to x / sqrt(mean(x**2) + epsilon) * scale."""
     x, scale, eps = node.input(0), node.input(1), node.real("epsilon", 1e-5)
     shape = _trailing(node, scale)
-    if shape is not None:
-        return node.make("F.rms_norm", x, scale, labels=_LABELS[:2], normalized_shape=shape, eps=eps)
+    if shape is not None and len(node.outputs) == 1:
+        return [rms_normed(node, x, scale, shape, eps)]
     wide = widened(node, x)
     mean = node.make("torch.mean", node.make("torch.square", wide), dim=_axes(node), keepdim=True)
-    y = node.make("torch.div", wide, node.make("torch.sqrt", node.make("torch.add", mean, other=eps)))
-    return in_dtype_of(node, node.make("torch.mul", y, widened(node, scale)), x)
+    inverse = node.make("torch.rsqrt", node.make("torch.add", mean, other=eps))
+    y = node.make("torch.mul", node.make("torch.mul", wide, inverse), widened(node, scale))
+    results = in_dtype_of(node, y, x), _statistic(node, inverse)
+    return node.results(results, ("the input normalised", "the inverse deviation"))
 
 
-@translates("LayerNormalization", since=17)
+def _statistic(node: Node, value: Value) -> Value:
+    """Return a statistic in float32, also that of float64."""
+    return value if value.dtype == np.float32 else node.make("Tensor.to", value, dtype="torch.float")
+
+
+def rms_normed(node: Node, x: Value, scale: Value, shape: tuple[int, ...], eps: float) -> Value:
+    """Append nn.RMSNorm with a stored weight, or F.rms_norm."""
+    weight = scale.constant
+    if weight is None or weight.dtype != x.dtype:
+        return node.make("F.rms_norm", x, scale, labels=_LABELS[:2], normalized_shape=shape, eps=eps)
+    return node.make(
+        "nn.RMSNorm", x, weights={"weight": weight}, elementwise_affine=True, eps=eps, normalized_shape=shape
+    )
+
+
+# onnxruntime knows it since version 1, ONNX since version 17.
+@translates("LayerNormalization")
 def layer_norm(node: Node) -> list[Value]:
     """Translate to nn.LayerNorm if the weights cover the axes; else, and for the statistics, to means and products."""
     x, scale, bias, eps = node.input(0), node.input(1), node.optional(2), node.real("epsilon", 1e-5)
     _check_floating(x)
     shape = _trailing(node, scale, *(() if bias is None else (bias,)))
     if shape is not None and len(node.outputs) == 1:
-        return [_module(node, shape, eps)]
+        return [layer_normed(node, x, scale, bias, shape, eps)]
     wide, axes = widened(node, x), _axes(node)
     mean = node.make("torch.mean", wide, dim=axes, keepdim=True)
     centred = node.make("torch.sub", wide, mean)
     variance = node.make("torch.mean", node.make("torch.square", centred), dim=axes, keepdim=True)
     inverse = node.make("torch.rsqrt", node.make("torch.add", variance, other=eps))
     if shape is not None:
-        y = _module(node, shape, eps)
+        y = layer_normed(node, x, scale, bias, shape, eps)
     else:
         y = node.make("torch.mul", node.make("torch.mul", centred, inverse), widened(node, scale))
         y = in_dtype_of(node, y if bias is None else node.make("torch.add", y, widened(node, bias)), x)
-    return node.results((y, mean, inverse), ("the input normalised", "the mean", "the inverse deviation"))
+    results = y, _statistic(node, mean), _statistic(node, inverse)
+    return node.results(results, ("the input normalised", "the mean", "the inverse deviation"))
 
 
-def _module(node: Node, shape: tuple[int, ...], eps: float) -> Value:
+def layer_normed(node: Node, x: Value, scale: Value, bias: Value | None, shape: tuple[int, ...], eps: float) -> Value:
     """Append nn.LayerNorm with stored weights, or F.layer_norm."""
-    x, scale, bias = node.input(0), node.array(1), node.array(2)
-    if scale is None or (bias is None and node.is_given(2)) or scale.dtype != x.dtype:
-        operands = [value for value in node.inputs if value is not None]
+    weight, shift = scale.constant, None if bias is None else bias.constant
+    if weight is None or (bias is not None and shift is None) or weight.dtype != x.dtype:
+        operands = [value for value in (x, scale, bias) if value is not None]
         labels = _LABELS[: len(operands)]
         return node.make("F.layer_norm", *operands, labels=labels, normalized_shape=shape, eps=eps)
-    weights = {"weight": scale, "bias": np.zeros_like(scale) if bias is None else bias}
+    weights = {"weight": weight, "bias": np.zeros_like(weight) if shift is None else shift}
     return node.make("nn.LayerNorm", x, weights=weights, elementwise_affine=True, eps=eps, normalized_shape=shape)
 
 

@@ -8,22 +8,19 @@ from engine.onnx.translation.node import Node
 from engine.onnx.translation.registry import MICROSOFT, translates
 from engine.onnx.translation.value import Axis, Size, Value, constant
 from engine.onnx.translators.indexing import selected
+from engine.onnx.translators.normalisation import layer_normed, rms_normed
+
+# Unlike of the operators of ONNX.
+_EPSILON = 1e-12
 
 
 def _normalised(node: Node, x: Value, scale: Value, bias: Value | None, plain: bool = True) -> Value | None:
     """Normalise over the last axis by LayerNorm, or by RMSNorm if not ``plain``."""
-    weight, shift = scale.constant, None if bias is None else bias.constant
-    if weight is None or weight.ndim != 1 or (bias is not None and shift is None):
+    spec, eps = scale.tensor, node.real("epsilon", _EPSILON)
+    if spec is None or spec.rank != 1 or spec.shape[0] is None:
         return None
-    eps = node.real("epsilon", 1e-5 if plain else 1e-6)
-    weights = {"weight": weight, "bias": np.zeros_like(weight) if shift is None else shift}
-    if plain:
-        return node.make(
-            "nn.LayerNorm", x, weights=weights, elementwise_affine=True, eps=eps, normalized_shape=weight.shape
-        )
-    y = node.make("nn.RMSNorm", x, weights={"weight": weight}, elementwise_affine=True, eps=eps,
-                  normalized_shape=weight.shape)  # fmt: skip
-    return y if shift is None else node.expression("add(@0,@1)", y, constant(shift))
+    shape = (spec.shape[0],)
+    return layer_normed(node, x, scale, bias, shape, eps) if plain else rms_normed(node, x, scale, shape, eps)
 
 
 def _skip(node: Node, plain: bool) -> list[Value] | None:
@@ -49,16 +46,6 @@ def skip_layer_norm(node: Node) -> list[Value] | None:
 def skip_rms_norm(node: Node) -> list[Value] | None:
     """Translate to nn.RMSNorm of a sum."""
     return _skip(node, False)
-
-
-@translates("SimplifiedLayerNormalization")
-@translates("SimplifiedLayerNormalization", domain=MICROSOFT)
-def rms_norm(node: Node) -> Value | None:
-    """Translate to nn.RMSNorm."""
-    rank = node.input(0).rank
-    if any(node.outputs[1:]) or node.number("axis", -1) not in (-1, (rank or 0) - 1):
-        return None
-    return _normalised(node, node.input(0), node.input(1), None, plain=False)
 
 
 @translates("EmbedLayerNormalization", domain=MICROSOFT)
