@@ -1,7 +1,7 @@
 """Every front end for as long as one likes, each in a process of its own, all at once or one after the other.
 
-    python -m tests.fuzz --seconds 3600 --seed 1 [--together] [files onnx_files parameters data bodies protocol sockets
-        answers]
+    python -m tests.fuzz --seconds 3600 --seed 1 [--together] [files onnx_files onnx_graphs parameters data bodies
+        protocol sockets answers]
 
 A finding is printed with what it takes to try it again; the exit status is 1 when there was one.
 """
@@ -14,7 +14,17 @@ import sys
 import time
 from typing import Final
 
-FRONT_ENDS: Final = ("files", "onnx_files", "parameters", "data", "bodies", "protocol", "sockets", "answers")
+FRONT_ENDS: Final = (
+    "files",
+    "onnx_files",
+    "onnx_graphs",
+    "parameters",
+    "data",
+    "bodies",
+    "protocol",
+    "sockets",
+    "answers",
+)
 
 
 def main() -> int:
