@@ -4,9 +4,9 @@
     exported = exporter.export(model.eval(), exporter.parse_inputs(["1,3,224,224"]), Path("out"))
     reference = exporter.record(model, tensors, exported.graph)      # values for `pnnx-serve compare`
 
-Needs torch and pnnx, the ``export`` extra; torch is imported when a name that needs it is first accessed. The server
-does not import this package. Every failure is an ``exporter.ExportError``, or another ``engine.EngineError`` if the
-engine cannot run the export.
+Needs torch and pnnx, the ``export`` extra; libraries are imported when a name that needs them is first accessed. The
+server does not import this package. Every failure is an ``exporter.ExportError``, or another ``engine.EngineError`` if
+the engine cannot run the export.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from exporter.placement import install, model_name, place
 if TYPE_CHECKING:
     from exporter.pipeline import Exported, export
     from exporter.recording import record
-    from exporter.source import load_source
+    from exporter.sentence_models import append_dense
+    from exporter.source import load_source, load_weights
+    from exporter.transformer import export_transformer
 
 __all__ = [
     "ConversionError",
@@ -31,19 +33,25 @@ __all__ = [
     "InputSpec",
     "SourceError",
     "TracingError",
+    "append_dense",
     "export",
+    "export_transformer",
     "install",
     "load_source",
+    "load_weights",
     "model_name",
     "parse_inputs",
     "place",
     "record",
 ]
 
-_WITH_TORCH = {"export": "pipeline", "Exported": "pipeline", "record": "recording", "load_source": "source"}
+_LATE = {
+    "append_dense": "sentence_models", "export_transformer": "transformer", "export": "pipeline",
+    "Exported": "pipeline", "record": "recording", "load_source": "source", "load_weights": "source",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _WITH_TORCH:
+    if name not in _LATE:
         raise AttributeError(f"module 'exporter' has no attribute '{name}'")
-    return getattr(import_module(f"exporter.{_WITH_TORCH[name]}"), name)
+    return getattr(import_module(f"exporter.{_LATE[name]}"), name)

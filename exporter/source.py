@@ -56,6 +56,25 @@ def load_source(text: str) -> Any:
     return model.eval().cpu()
 
 
+def load_weights(model: Any, path: Path) -> None:
+    """Give a model the weights of a file written by torch.save; nothing in the file runs.
+
+    Raises:
+        SourceError: it holds no weights, or those of another model.
+    """
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as exc:
+        raise SourceError("no weights of PyTorch", where=path.name, found=describe(exc).partition("\n")[0]) from exc
+    if isinstance(state, dict) and isinstance(state.get("state_dict"), dict):
+        state = state["state_dict"]
+    try:
+        model.load_state_dict(state)
+    except Exception as exc:
+        found = " ".join(describe(exc).split())
+        raise SourceError("the weights are those of another model", where=path.name, found=found[:300]) from exc
+
+
 def _import_file(path: Path) -> ModuleType:
     _check_exists(path)
     path = path.resolve()

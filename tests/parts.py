@@ -15,6 +15,7 @@ TESTS: Final = Path(__file__).parent
 # Folders and files of the rest, from `tests` on: what few changes concern, needs other software, or takes long.
 REST: Final = (
     "app/cli/test_export.py",  # the export extra
+    "app/cli/test_import_torch.py",  # likewise
     "app/console",  # in a browser
     "app/models/registry/test_cycles.py",  # half a minute of loads beside requests
     "app/process/test_grpc_server.py",  # a server process for each test; app/grpc tests the same calls in this process

@@ -237,9 +237,18 @@ def _import(parser: ArgumentParser) -> None:
     parser.add_argument(
         "source",
         metavar="SOURCE",
-        help="folder of Hugging Face with model.onnx, .mar archive, or .onnx file",
+        help="folder of Hugging Face, .mar archive, or .onnx file",
     )
     parser.add_argument("--name", metavar="NAME", help="name of the model in the store; default: that of the source")
+    parser.add_argument("--file", metavar="NAME", help="ONNX file in the folder, if it is not model.onnx")
+    parser.add_argument(
+        "--shape",
+        action="append",
+        default=[],
+        metavar="SHAPE",
+        help="shape of an input of a PyTorch model in an archive, once for each input",
+    )
+    parser.add_argument("--run-code", action="store_true", help="run the Python code of a model in an archive")
 
 
 def _cache(parser: ArgumentParser) -> None:
@@ -452,11 +461,12 @@ the store, provided that its outputs match the original model's.
     "import": Verb(
         summary="put a model of another tool into the store, with its config.toml",
         examples="""  pnnx-serve import all-MiniLM-L6-v2/ --name minilm
-  pnnx-serve import densenet161.mar
+  pnnx-serve import all-MiniLM-L6-v2/ --file model_quantized.onnx
+  pnnx-serve import densenet161.mar --run-code
   pnnx-serve import yolov8n.onnx
 
-Labels, sizes, means, pooling and limits are read from the files of the source. The model becomes the next version of
-its name in the store; a config.toml that is there stays as it is.
+Labels, sizes, means, pooling and limits are read from the files of the source. PyTorch exports weights without an ONNX
+file. The model becomes the next version of its name in the store; a config.toml that is there stays as it is.
 """,
         configure=_import,
         settings=("store", "plugins"),

@@ -191,7 +191,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "grpc": ("app.grpc",),
     "opentelemetry": ("app.tracing.otel",),
     "google": ("app.grpc.methods", "app.protocol.grpc"),
-    "onnx": ("engine.onnx.reading.source",),
+    "onnx": ("engine.onnx.reading.source", "app.cli.moving_in.onnx_file", "exporter.sentence_models"),
     "ml_dtypes": ("engine.tensor", "engine.layers", "engine.onnx.reading.tensors", "app.codec", "app.protocol"),
 }
 

@@ -41,7 +41,13 @@ def imported(source: Path, store: Path, *argv: str) -> dict[str, Any]:
     return tomllib.loads((folder / "config.toml").read_text())
 
 
-def picture_model(path: Path, shape: list[int], labels: list[str] | None = None) -> Path:
+def picture_model(
+    path: Path,
+    shape: list[int],
+    labels: list[str] | None = None,
+    canvas: tuple[int | str, int | str] = (32, 64),
+    **metadata: str,
+) -> Path:
     """Write an ONNX file whose output of zeros has a shape."""
     helper, image = onnx.helper, onnx.TensorProto.FLOAT
     size = onnx.numpy_helper.from_array(np.array(shape, np.int64), "size")
@@ -49,13 +55,13 @@ def picture_model(path: Path, shape: list[int], labels: list[str] | None = None)
     graph = helper.make_graph(
         [*nodes, helper.make_node("Identity", ["images"], ["unused"])],
         "g",
-        [helper.make_tensor_value_info("images", image, [1, 3, 32, 64])],
+        [helper.make_tensor_value_info("images", image, [1, 3, *canvas])],
         [helper.make_tensor_value_info("out", image, shape)],
         [size],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     if labels is not None:
-        helper.set_model_props(model, {"names": str(dict(enumerate(labels))), "stride": "32"})
+        helper.set_model_props(model, {"names": str(dict(enumerate(labels))), "stride": "32", **metadata})
     path.write_bytes(model.SerializeToString())
     return path
 
@@ -163,9 +169,170 @@ def test_the_output_of_an_ultralytics_file_tells_its_decoder(
         assert config == {"task": "detection", "detection": {"decoder": decoder}, "preprocess": preprocess}
 
 
-def archive(path: Path, serialized: str, handler: str, files: dict[str, bytes]) -> Path:
+@pytest.mark.parametrize(
+    ("shape", "metadata", "expected", "note"),
+    [
+        (
+            [1, 6, 21],
+            {"task": "detect", "imgsz": "[320, 400]"},
+            {
+                "task": "detection", "detection": {"decoder": "yolov8"},
+                "preprocess": {"size": [320, 416], "resize": "letterbox"},
+            },
+            "",
+        ),
+        (
+            [1, 2],
+            {"task": "classify", "imgsz": "224"},
+            {"task": "classification", "preprocess": {"size": [224, 224], "resize": "crop"}},
+            "",
+        ),
+        ([1, 300, 6], {"task": "detect", "imgsz": "[640, 640]"}, {}, "export it without nms=True"),
+        ([1, 9, 21], {"task": "obb"}, {}, "task 'obb' is not supported"),
+    ],
+)  # fmt: skip
+def test_task_and_sizes_of_an_ultralytics_file_are_in_its_metadata(
+    tmp_path: Path,
+    shape: list[int],
+    metadata: dict[str, str],
+    expected: dict[str, Any],
+    note: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    source = picture_model(tmp_path / "yolo.onnx", shape, ["cat", "dog"], ("height", "width"), **metadata)
+    assert imported(source, tmp_path / "store") == expected
+    assert note in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("metadata", [{"imgsz": "[a]"}, {"imgsz": "(" * 10_000}, {"stride": "x"}, {"imgsz": "{}"}])
+def test_metadata_that_are_no_numbers_are_refused(
+    tmp_path: Path, metadata: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = picture_model(tmp_path / "yolo.onnx", [1, 6, 21], ["cat", "dog"], ("height", "width"), **metadata)
+    assert main(["import", str(source), "--store", str(tmp_path / "store")]) != 0
+    assert "metadata: found imgsz" in capsys.readouterr().err
+
+
+def test_one_of_several_files_must_be_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = hugging_face(tmp_path / "x", "embedding", "BertModel")
+    (source / "onnx").mkdir()
+    for name in ("model_fp16.onnx", "model_quantized.onnx"):
+        shutil.copy(source / "model.onnx", source / "onnx" / name)
+    (source / "model.onnx").unlink()
+    assert main(["import", str(source), "--store", str(tmp_path / "store")]) != 0
+    assert "--file: found '', expected one of 'model_fp16.onnx', 'model_quantized.onnx'" in capsys.readouterr().err
+    assert imported(source, tmp_path / "store", "--file", "model_quantized.onnx")["task"] == "embedding"
+
+
+def modules(*names: str) -> list[dict[str, str]]:
+    """Return modules.json of sentence-transformers."""
+    return [
+        {"idx": str(index), "path": f"{index}_{name}" if index else "", "type": f"sentence_transformers.models.{name}"}
+        for index, name in enumerate(names)
+    ]
+
+
+def safetensors(tensors: dict[str, np.ndarray]) -> bytes:
+    """Return a file of safetensors, by its specification."""
+    header, values = {}, b""
+    for name, value in tensors.items():
+        start, values = len(values), values + value.astype("<f4").tobytes()
+        header[name] = {"dtype": "F32", "shape": list(value.shape), "data_offsets": [start, len(values)]}
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + values
+
+
+@pytest.mark.parametrize("pooling", ["mean_tokens", "cls_token", "lasttoken"])
+def test_dense_layers_behind_the_pooling_become_part_of_the_model(tmp_path: Path, pooling: str) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    tokenizers = pytest.importorskip("tokenizers")
+    random = np.random.default_rng(0)
+    weight, bias = random.normal(size=(8, 16)).astype(np.float32), random.normal(size=8).astype(np.float32)
+    source = hugging_face(
+        tmp_path / "labse", "embedding", "BertModel",
+        modules=modules("Transformer", "Pooling", "Dense", "Normalize"),
+        **{
+            "1_Pooling__config": {f"pooling_mode_{pooling}": True},
+            "2_Dense__config": {"activation_function": "torch.nn.modules.activation.Tanh"},
+        },
+    )  # fmt: skip
+    (source / "2_Dense" / "model.safetensors").write_bytes(safetensors({"linear.weight": weight, "linear.bias": bias}))
+    config = imported(source, tmp_path / "store")
+    assert config["embedding"]["output"] == "sentence_embedding"
+
+    tokens = tokenizers.Tokenizer.from_file(str(DATA / "tokenizer.json")).encode(ANSWERS["sentences"][0]).ids
+    inputs = {"input_ids": np.array([tokens]), "attention_mask": np.ones((1, len(tokens)), np.int64)}
+    inputs["token_type_ids"] = np.zeros_like(inputs["input_ids"])
+    (hidden,) = onnxruntime.InferenceSession(str(DATA / "embedding.onnx")).run(None, inputs)[0]
+    pooled = {"mean_tokens": hidden.mean(0), "cls_token": hidden[0], "lasttoken": hidden[-1]}[pooling]
+    expected = np.tanh(weight @ pooled + bias)
+    with serving(tmp_path / "store") as client:
+        body = {"model": "labse", "input": [ANSWERS["sentences"][0], "short"]}
+        vector = client.post("/v1/embeddings", json=body).json()["data"][0]["embedding"]
+    np.testing.assert_allclose(vector, expected / np.linalg.norm(expected), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("names", "dense", "weights", "message"),
+    [
+        (("Transformer", "Pooling", "LayerNorm"), {}, None, "found Transformer → Pooling → LayerNorm"),
+        (("Transformer", "Pooling", "Normalize", "Dense"), {}, None, "expected Transformer → Pooling → Dense"),
+        (("StaticEmbedding",), {}, None, "found StaticEmbedding"),
+        (("Transformer", "Pooling", "Dense"), {"activation_function": "x.GELU"}, b"", "found GELU"),
+        (("Transformer", "Pooling", "Dense"), {}, b"\xff" * 16, "no weights of a dense layer"),
+        (("Transformer", "Pooling", "Dense"), {}, safetensors({"w": np.ones((2, 2))}), "no weights of a dense layer"),
+    ],
+)
+def test_modules_without_a_counterpart_are_refused(
+    tmp_path: Path,
+    names: tuple[str, ...],
+    dense: dict[str, str],
+    weights: bytes | None,
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    source = hugging_face(
+        tmp_path / "x", "embedding", "BertModel", modules=modules(*names), **{"2_Dense__config": dense}
+    )
+    if weights is not None:
+        (source / "2_Dense" / "model.safetensors").write_bytes(weights)
+    assert main(["import", str(source), "--store", str(tmp_path / "store")]) != 0
+    assert message in capsys.readouterr().err
+
+
+def test_prompts_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    prompts = {"prompts": {"query": "query: ", "document": ""}}
+    source = hugging_face(
+        tmp_path / "e5", "embedding", "BertModel", modules=modules("Transformer", "Pooling"),
+        config_sentence_transformers=prompts,
+    )  # fmt: skip
+    imported(source, tmp_path / "store")
+    assert "clients put them in front: query 'query: '" in capsys.readouterr().out
+
+
+def test_a_pipeline_of_scikit_learn_answers_as_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    skl2onnx = pytest.importorskip("skl2onnx")
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    random = np.random.default_rng(0)
+    x = random.normal(size=(60, 4)).astype(np.float32)
+    pipeline = make_pipeline(StandardScaler(), LogisticRegression()).fit(x, np.where(x[:, 0] > 0, "yes", "no"))
+    file = skl2onnx.to_onnx(pipeline, x[:1], options={"zipmap": False})
+    (tmp_path / "churn.onnx").write_bytes(file.SerializeToString())
+    assert imported(tmp_path / "churn.onnx", tmp_path / "store") == {}
+    assert "takes and returns tensors" in capsys.readouterr().out
+    with serving(tmp_path / "store") as client:
+        outputs = client.post("/models/churn/infer", json={"inputs": x[:5].tolist()}).json()["outputs"]
+    assert outputs["label"]["data"] == pipeline.predict(x[:5]).tolist()
+    probabilities = np.reshape(outputs["probabilities"]["data"], (5, 2))
+    np.testing.assert_allclose(probabilities, pipeline.predict_proba(x[:5]), atol=1e-5)
+
+
+def archive(path: Path, serialized: str, handler: str, files: dict[str, bytes], **model: str) -> Path:
     with zipfile.ZipFile(path, "w") as written:
-        manifest = {"model": {"modelName": "animals", "serializedFile": serialized, "handler": handler}}
+        manifest = {"model": {"modelName": "animals", "serializedFile": serialized, "handler": handler, **model}}
         written.writestr("MAR-INF/MANIFEST.json", json.dumps(manifest))
         for name, content in files.items():
             written.writestr(name, content)
@@ -202,11 +369,18 @@ def test_a_second_import_is_the_next_version_and_keeps_the_config(
     ("make", "message"),
     [
         (lambda at: at / "nothing", "nothing: not found"),
-        (lambda at: at, "found no model.onnx"),
+        (lambda at: at, "found no model.onnx and no model.safetensors"),
         (lambda at: (at / "x.txt", (at / "x.txt").write_text(""))[0], "expected a folder of Hugging Face"),
         (lambda at: (at / "x.mar", (at / "x.mar").write_text("no"))[0], "not a zip archive"),
-        (lambda at: archive(at / "x.mar", "m.pt", "image_classifier", {"m.pt": b""}), "run pnnx-serve export"),
-        (lambda at: archive(at / "x.mar", "../m.onnx", "h", {}), "expected an ONNX file"),
+        (lambda at: archive(at / "x.mar", "../m.onnx", "h", {}), "found no '../m.onnx'"),
+        (lambda at: archive(at / "x.mar", "m.joblib", "h", {"m.joblib": b""}), "expected an ONNX file, a TorchScript"),
+        (lambda at: archive(at / "x.mar", "m.pt", "own:handle", {"m.pt": b""}), "--shape: missing"),
+        (lambda at: archive(at / "x.mar", "m.pt", "text_classifier", {"m.pt": b""}), "found handler 'text_classifier'"),
+        (lambda at: archive(at / "x.mar", "m.onnx", "h", {"m.onnx": b"", "index_to_name.json": b"[]"}), "found list"),
+        (
+            lambda at: archive(at / "x.mar", "m.onnx", "h", {"m.onnx": b"", "index_to_name.json": b"{"}),
+            "cannot be read",
+        ),
     ],
 )
 def test_what_cannot_be_imported_is_told_in_a_line(
