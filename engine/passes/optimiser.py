@@ -20,7 +20,6 @@ from engine.passes.decomposition import decomposition
 from engine.passes.expression_fusion import expression_fusion
 from engine.passes.fold_batch_norm import fold_batch_norm
 from engine.passes.integer_products import integer_products
-from engine.passes.pad_into_conv import pad_into_conv
 from engine.passes.parallel_convolutions import parallel_convolutions
 from engine.passes.quantised_products import quantised_products
 from engine.passes.removal import dead_operators, identity_removal
@@ -106,7 +105,6 @@ PASSES: Final[Mapping[str, Pass]] = MappingProxyType(
             computed_items,
             common_subexpressions,
             transpose_cancelling,
-            pad_into_conv,
             parallel_convolutions,
             fold_batch_norm,
             expression_fusion,

@@ -1,6 +1,6 @@
 """Element-wise maps over every dtype: comparisons, logic, masks, integers, float64, complex numbers, conversions.
 
-Elements are loaded in their own dtype, computed in one domain (float32, float64, int64, uint64 or complex64) and
+Elements are loaded in their own dtype, computed in one domain (float32, float64, int64 or complex64) and
 converted to the dtype of the target.
 
 Arguments: target, operands, and a fault flag (an int) where some values are checked.
@@ -29,12 +29,11 @@ from engine.compiler.kernels.functions.rounding import Code
 from engine.compiler.kernels.indexing.gather import OUTSIDE
 from engine.compiler.kernels.map import Map, map_loops
 
-Domain = Literal["float", "double", "i64", "u64", "pair"]
+Domain = Literal["float", "double", "i64", "pair"]
 FUNCTIONS: Mapping[Domain, Mapping[str, Callable[..., Value]]] = {
     "float": math.FUNCTIONS,
     "double": typed.DOUBLES,
     "i64": typed.INTEGERS,
-    "u64": typed.UNSIGNED,
     "pair": complex.PAIRS,
 }
 """Functions of each domain."""
@@ -43,12 +42,12 @@ TYPES = {
     "int64": ("i64", 8), "float32": ("float", 4), "float64": ("double", 8),
 }  # fmt: skip
 """LLVM type and bytes of an element in memory."""
-COMPUTED = {**TYPES, "uint16": ("i16", 2), "uint32": ("i32", 4), "uint64": ("i64", 8)}
+COMPUTED = {**TYPES, "uint16": ("i16", 2), "uint32": ("i32", 4)}
 """Also the dtypes that only maps compute with."""
 PAIR = "complex64"
 STORED = {**COMPUTED, PAIR: ("i64", 8), **{name: ("i16", size) for name, size in half.SIZES.items()}}
 """Also complex numbers, and the 16-bit floats that are converted on load and store."""
-ELEMENT: Mapping[Domain, str] = {"float": "float", "double": "double", "i64": "i64", "u64": "i64", "pair": "float"}
+ELEMENT: Mapping[Domain, str] = {"float": "float", "double": "double", "i64": "i64", "pair": "float"}
 """LLVM type of an element in registers; a complex number is two."""
 _FLOATS = ("float", "double")
 

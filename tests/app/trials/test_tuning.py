@@ -130,13 +130,13 @@ def test_what_serves_is_left_as_it_is(session: engine.Session) -> None:
 
 
 def test_what_is_advised_is_a_config_that_can_be_read() -> None:
-    build = Build(threads=2, winograd="off", passes_off=("pad_into_conv",))
+    build = Build(threads=2, winograd="off", passes_off=("fold_batch_norm",))
     told = advice(Candidate(build=build, batch=4), "net", Settings(), 8)
     wanted = tomllib.loads(told["config"])
     assert wanted == {"threads": 2, "batching": {"enabled": True, "max_batch_size": 4}}
     assert parse_config(json.dumps(wanted)).batching.most == 4
-    assert told["settings"].split() == ["PNNX_SERVE_WINOGRAD=off", "PNNX_SERVE_PASSES_OFF=pad_into_conv"]
-    assert told["command"] == "pnnx-serve bench net --batch 4 --threads 2 --winograd off --passes-off pad_into_conv"
+    assert told["settings"].split() == ["PNNX_SERVE_WINOGRAD=off", "PNNX_SERVE_PASSES_OFF=fold_batch_norm"]
+    assert told["command"] == "pnnx-serve bench net --batch 4 --threads 2 --winograd off --passes-off fold_batch_norm"
     served = advice(Candidate(build=Build(threads=8)), "net", Settings(), 8)
     assert served["settings"] == "" and tomllib.loads(served["config"]) == {"batching": {"enabled": False}}
     backend = advice(Candidate(build=Build(backend="reference")), "n t", Settings(), 8)

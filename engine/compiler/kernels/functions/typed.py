@@ -76,19 +76,10 @@ def _shifted_right(f: Function, x: Value, count: Value) -> Value:
     return f.binary("ashr", x, f.select(f.compare("ult", count, most), count, most))
 
 
-def _shifted_right_unsigned(f: Function, x: Value, count: Value) -> Value:
-    """Emit x / 2**count of unsigned numbers; 0 if the count exceeds the bits."""
-    return _shifted(f, "lshr", x, count)
-
-
 def _shifted_left(f: Function, x: Value, count: Value) -> Value:
     """Emit x * 2**count; 0 if the count exceeds the bits."""
-    return _shifted(f, "shl", x, count)
-
-
-def _shifted(f: Function, name: str, x: Value, count: Value) -> Value:
     is_inside = f.compare("ult", count, constant(BITS, count.type))
-    shifted = f.binary(name, x, f.select(is_inside, count, constant(0, count.type)))
+    shifted = f.binary("shl", x, f.select(is_inside, count, constant(0, count.type)))
     return f.select(is_inside, shifted, constant(0, x.type))
 
 
@@ -136,36 +127,17 @@ INTEGERS: Mapping[str, Callable[..., Value]] = {
     "divide": integer_division.truncated,
     "remainder": integer_division.remainder,
     "fmod": integer_division.fmod,
-    "pow": integer_division.raised,
     "cube": lambda f, x: f.binary("mul", f.binary("mul", x, x), x),
     **dict.fromkeys(("floor", "ceil", "round", "trunc"), _as_it_is),
     "signbit": lambda f, x: as_truth(f, f.compare("slt", x, constant(0, x.type)), x.type),
     "where": _selected,
     **{f"as_{name}": _wrapped(bits, extension) for name, (bits, extension) in _WIDTHS.items()},
     "as_bool": lambda f, x: as_truth(f, _is_true(f, x), x.type),
-    **dict.fromkeys(("as_int64", "as_uint64"), _as_it_is),
+    "as_int64": _as_it_is,
     "logical_not": lambda f, x: as_truth(f, f.compare("eq", x, constant(0, x.type)), x.type),
     **{f"logical_{name}": _combined(name) for name in ("and", "or", "xor")},
     **{name: _compared(how) for name, how in _ORDERS.items()},
 }
-UNSIGNED: Mapping[str, Callable[..., Value]] = {
-    **INTEGERS,
-    "abs": _as_it_is,
-    "relu": _as_it_is,
-    "max": _extremum("ugt"),
-    "min": _extremum("ult"),
-    "clip": lambda f, x, low, high: _extremum("ult")(f, _extremum("ugt")(f, x, low), high),
-    "rshift": _shifted_right_unsigned,
-    "sign": lambda f, x: as_truth(f, f.compare("ne", x, constant(0, x.type)), x.type),
-    "signbit": lambda f, x: as_truth(f, f.compare("ne", x, x), x.type),
-    "floor_divide": integer_division.unsigned_quotient,
-    "divide": integer_division.unsigned_quotient,
-    "remainder": integer_division.unsigned_remainder,
-    "fmod": integer_division.unsigned_remainder,
-    "pow": integer_division.unsigned_raised,
-    **{name: _compared(how.replace("s", "u", 1)) for name, how in _ORDERS.items()},
-}
-"""Functions of uint64."""
 DIVISIONS = frozenset({"floor_divide", "divide", "remainder", "fmod"})
 """Functions that raise for a divisor of 0 in PyTorch."""
 RING = frozenset({"add", "sub", "mul", "square", "cube", "neg", "and", "or", "xor"})

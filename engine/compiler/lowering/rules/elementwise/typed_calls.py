@@ -36,9 +36,7 @@ from engine.ir.dims import is_same
 from engine.promotion import cast
 from engine.tensor import Array, DType, TensorSpec, dtype_name
 
-_DOMAINS: dict[str, Domain] = {"float32": "float", "float64": "double", "uint64": "u64"}
-# uint64 numbers from 2**63 on are written as the int64 of the same bits.
-_SIGN, _WRAP = 2**63, 2**64
+_DOMAINS: dict[str, Domain] = {"float32": "float", "float64": "double"}
 
 
 def domain_of(dtype: DType) -> Domain:
@@ -53,9 +51,9 @@ def domain_of(dtype: DType) -> Domain:
 
 
 def number_of(value: Array | bool | int | float, dtype: DType) -> bool | int | float:
-    """Return a number in a dtype, as kernels write it: for uint64 the int64 of the same bits."""
+    """Return a number in a dtype, as kernels write it."""
     number: bool | int | float = cast(value, dtype).item()
-    return number - _WRAP if isinstance(number, int) and number >= _SIGN else number
+    return number
 
 
 def target_of(context: Context, spec: TensorSpec, x: View) -> View:

@@ -12,7 +12,6 @@ from engine.compiler.kernels.elements import TYPES
 from engine.compiler.kernels.expr import Expr, Operand, apply
 from engine.compiler.kernels.ordering.binary_search import BinarySearch
 from engine.compiler.kernels.ordering.sorting import SORTED, Sorting
-from engine.compiler.kernels.ordering.wide_sorting import WIDE, WideSorting
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.registry import kernels_for
@@ -97,10 +96,7 @@ def ordered(
     count = columns if count is None else count
     if not 0 < count <= columns - first or first < 0 or columns > _MAX_COLUMNS:
         raise NotLoweredError("there is no kernel for this number of elements")
-    if middle != "none" and x.dtype == np.float64:
-        raise NotLoweredError("there are no float64 kernels")
-    kind = WideSorting if x.dtype.name in WIDE else Sorting
-    kernel = kind(
+    kernel = Sorting(
         dtype=x.dtype.name,
         rows=n,
         columns=columns,
@@ -124,7 +120,7 @@ def sortable(context: Context, index: int = 0) -> View:
     x = context.lowering.stored(x) if isinstance(x, np.ndarray) else x
     if not isinstance(x, View) or not x.shape or not x.meta.size or context.lowering.quantises:
         raise NotLoweredError("its operand is not a tensor, is a scalar, or has no elements")
-    if x.dtype.name not in (*SORTED, *WIDE):
+    if x.dtype.name not in SORTED:
         raise NotLoweredError(f"there are no {x.dtype.name} kernels")
     return x
 

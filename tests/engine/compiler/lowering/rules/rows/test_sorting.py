@@ -5,15 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from engine import Session, TensorSpec
+from engine import Session
 from engine.compiler.codegen.host import describe
 from engine.compiler.kernels.ordering.sorting import SORTED, Sorting
-from engine.compiler.kernels.ordering.wide_sorting import WIDE, WideSorting
 from engine.layers.sorting.sorting import sort_order
 from engine.pnnx import Operator
 from tests.engine.compiler.kernels.guarded import guarded_array
 from tests.engine.compiler.kernels.running import LEVELS, run
-from tests.engine.compiler.lowering.rules.indexing.test_gather import SHAPES, kernel_of, kernels_of
+from tests.engine.compiler.lowering.rules.indexing.test_gather import SHAPES, kernels_of
 from tests.engine.graph.build import INPUT, built, op
 from tests.nightly import IS_NIGHTLY
 
@@ -41,7 +40,7 @@ def test_order_is_the_references(shape: tuple[int, ...], is_on: bool) -> None:
         assert set(kernels_of(operators, [x]).values()) == {"sort"}
 
 
-@pytest.mark.parametrize("dtype", [*SORTED, *WIDE])
+@pytest.mark.parametrize("dtype", SORTED)
 def test_order_of_every_dtype(dtype: str) -> None:
     for columns in (7, 300):
         x = RANDOM.integers(0, 2 if dtype == "bool" else 100, (3, columns)).astype(dtype)
@@ -75,52 +74,6 @@ def test_rows_of_every_length(level: str) -> None:
                 wanted = sort_order(x, 1, is_descending)[:, first : first + count]
                 np.testing.assert_array_equal(places.view(np.int64).reshape(3, count), wanted)
                 np.testing.assert_array_equal(elements, np.take_along_axis(x, wanted, 1))
-
-
-def wide(dtype: str, *shape: int) -> np.ndarray:
-    """Elements of 64 bits at the ends and of every size, with many ties."""
-    if dtype == "float64":
-        return np.where(RANDOM.random(shape) < 0.5, awkward(*shape), RANDOM.standard_normal(shape) * 1e200)
-    ends = np.iinfo(dtype)
-    some = RANDOM.choice(np.array([ends.min, ends.max, 0, 1, 2, ends.max // 2 + 1], dtype), shape)
-    return np.where(RANDOM.random(shape) < 0.4, some, RANDOM.integers(ends.min, ends.max, shape, dtype))
-
-
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("dtype", WIDE)
-def test_wide_rows_of_every_length(dtype: str, level: str) -> None:
-    for columns in lengths(level, 1, 2, 3, 9, 256, 257, 3000):
-        x = wide(dtype, 4, columns)
-        x[1], x[2] = x[1, 0], np.arange(columns) % 7
-        source = guarded_array(x, dtype=dtype)
-        for first, count in {(0, columns), (0, min(5, columns)), (columns // 2, 1), (columns - 1, 1)}:
-            is_descending = bool(columns % 2)
-            kernel = WideSorting(
-                dtype=dtype, rows=4, columns=columns, source=columns, first=first, count=count,
-                is_descending=is_descending, host=describe(level),
-            )  # fmt: skip
-            elements = guarded_array(np.zeros((4, count), dtype), dtype=dtype)
-            places, scratch = (guarded_array(np.zeros((n, 2), np.float32)) for n in (4 * count, kernel.scratch))
-            run(kernel, level, [source, places, elements, scratch])
-            wanted = sort_order(x, 1, is_descending)[:, first : first + count]
-            np.testing.assert_array_equal(places.view(np.int64).reshape(4, count), wanted)
-            np.testing.assert_array_equal(elements, np.take_along_axis(x, wanted, 1))
-
-
-@pytest.mark.parametrize("columns", [1, 6, 7, 400])
-def test_middles_of_integers_of_64_bits(columns: int) -> None:
-    x = wide("int64", 3, columns)
-    given = [op("prim::Constant", f"c{k}", "", f"c{k}", value=value) for k, value in enumerate((1, False))]
-    middles = [op(f"aten::{name}", name, "0 c0 c1", f"{name} {name}_at") for name in ("median", "nanmedian")]
-    ends = [op("pnnx.Output", f"out_{name}", name) for each in middles for name in each.outputs]
-    source = op("pnnx.Input", "in", "", "0")
-    net = built(source, *given, *middles, *ends, _0=TensorSpec(x.shape, x.dtype))
-    session = Session(net, backend="compiled", cache=None)
-    for found, wanted in zip(session.run([x]), Session(net, backend="reference").run([x]), strict=True):
-        np.testing.assert_array_equal(found, wanted)
-    assert not [row for row in session.describe()["operators"] if row.get("why")]
-    assert kernel_of("torch.kthvalue", [x], 2, k=columns, dim=-1, keepdim=True) == "sort"
-    assert kernel_of("torch.topk", [x.T], 2, k=1, dim=0, largest=True) == "sort"
 
 
 @pytest.mark.parametrize("level", LEVELS)
