@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.errors import CompileMemoryError, CompilerDefectError, EngineError
@@ -73,26 +72,35 @@ class Defects:
         with self._lock:
             return [asdict(each) for each in self._listed]
 
-    @contextmanager
-    def collecting(self, graph: RuntimeGraph) -> Iterator[None]:
+    def collecting(self, graph: RuntimeGraph) -> _Collecting:
         """Collect the defects of what this thread compiles of a graph in the block.
 
         Raises:
             CompilerDefectError: in place of any exception that is not an EngineError, which is a defect.
             CompileMemoryError: in place of a MemoryError, which is not a defect.
         """
-        token = _current.set((self, graph))
-        try:
-            yield
-        except EngineError:
-            raise
-        except MemoryError as error:
+        return _Collecting(self, graph)
+
+
+class _Collecting:
+    """Context of ``Defects.collecting``; a generator would take longer, in the first run of every size."""
+
+    __slots__ = ("_defects", "_graph", "_token")
+
+    def __init__(self, defects: Defects, graph: RuntimeGraph) -> None:
+        self._defects, self._graph = defects, graph
+
+    def __enter__(self) -> None:
+        self._token = _current.set((self._defects, self._graph))
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        _current.reset(self._token)
+        if error is None or isinstance(error, EngineError) or not isinstance(error, Exception):
+            return
+        if isinstance(error, MemoryError):
             raise lack_of_memory("", error) from error
-        except Exception as error:
-            self.add("", "", error)
-            raise _as_refusal("", error) from error
-        finally:
-            _current.reset(token)
+        self._defects.add("", "", error)
+        raise _as_refusal("", error) from error
 
 
 _current: ContextVar[tuple[Defects, RuntimeGraph] | None] = ContextVar("defects", default=None)

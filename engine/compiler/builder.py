@@ -200,22 +200,29 @@ class Builder:
 
     def _bound(self, loaded: Loaded, numbers: Array, specs: Sequence[TensorSpec]) -> Program:
         """Return the program of a template for one set of sizes."""
-        parts = loaded.parts
-        inputs = self._graph.inputs if parts is None else parts.graph.inputs
-        program = Program(
-            plan=loaded.template.executable,
-            pool=numbers,
-            code=loaded.code,
-            operators={} if parts is None else parts.operators,
-            known={} if parts is None else ConstantValues(partial(self._pipeline.known_values, parts.graph, specs)),
-            texts=_texts(inputs),
-            states=self._states,
-            origin=Origin(is_cached=loaded.is_restored, entry_bytes=self._templates_bytes),
-        )
+        if loaded.program is None:
+            loaded.program = self._without_numbers(loaded)
+        program = loaded.program.bound(numbers)
+        if loaded.parts is not None:
+            known = ConstantValues(partial(self._pipeline.known_values, loaded.parts.graph, specs))
+            program = replace(program, known=known)
         if not loaded.is_checked:  # all other sizes pass the template's own checks
             self._check(program.executable, specs)
             loaded.is_checked = True
         return program
+
+    def _without_numbers(self, loaded: Loaded) -> Program:
+        """Return the program of a template before it has sizes."""
+        parts = loaded.parts
+        return Program(
+            plan=loaded.template.executable,
+            code=loaded.code,
+            operators={} if parts is None else parts.operators,
+            known={},
+            texts=_texts(self._graph.inputs if parts is None else parts.graph.inputs),
+            states=self._states,
+            origin=Origin(is_cached=loaded.is_restored, entry_bytes=self._templates_bytes),
+        )
 
     def _loaded(self, executable: Executable, specs: Sequence[TensorSpec], progress: Progress) -> Program:
         self._check(executable, specs)

@@ -18,7 +18,7 @@ from engine.errors import EngineError, ExecutionError, GraphError, InputError, f
 from engine.graph import RuntimeGraph, execute
 from engine.graph.batch.batching import Batching, join
 from engine.graph.feedback import find_feedback
-from engine.graph.running.feeding import feed
+from engine.graph.running.feeding import PlainInputs, feed
 from engine.graph.running.watch import Watch
 from engine.options import CACHE_MAX_BYTES, Backend, Options, Precision, Winograd, cache_folder
 from engine.profiling import MeasuredRun, join_kernels, join_rows, measured
@@ -105,6 +105,7 @@ class Session:
         self._executor = Executor(self.options)
         self._batches = Batches(self.graph, self._executor)
         self._estimates = Estimates(self.graph, self._executor, self._batches)
+        self._plain = PlainInputs(self.graph.inputs)
         self._routes: DispatchCache[Route] = DispatchCache()
         self._names = tuple(port.name for port in self.graph.outputs)
         _ = graph.plan  # raises if the graph is not built
@@ -203,6 +204,9 @@ class Session:
             return self._run_with_state(inputs, profile, tuple(taps), state)
         if profile or taps:
             return self._run_watched(inputs, profile, tuple(taps))
+        arrays = self._plain.of(inputs)
+        if arrays is not None:
+            return self._in_order(self._executor.run(self.graph, arrays, None))
         key = shapes_of(inputs)
         route = None if key is None else self._routes.get(key)
         if route is None:
@@ -248,7 +252,7 @@ class Session:
         return outputs
 
     def _run_new(self, inputs: Given, key: Shapes | None) -> Outputs:
-        """Run inputs of shapes that have not passed all checks before, or that run in parts."""
+        """Run inputs that are converted, or whose batch is not the file's and has not occurred before or runs in parts."""
         cut = self._batches.cut(feed(self.graph.inputs, inputs))
         outputs = self._in_order(self._executor.run_parts(cut, None))
         if key is not None and len(cut.parts) == 1 and (places := places_in(inputs, cut.parts[0])) is not None:

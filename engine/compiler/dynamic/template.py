@@ -13,6 +13,7 @@ from typing import Final
 from engine.compiler.codegen import object_code
 from engine.compiler.codegen.host import Host
 from engine.compiler.executable import Executable
+from engine.compiler.runtime.program import Program
 from engine.errors import CompileError
 from engine.graph import RuntimeGraph, RuntimeOperator
 from engine.graph.symbolic_inputs import SizesOf
@@ -97,6 +98,7 @@ class Loaded:
         parts: parts of the graph that a run needs; None if it needs none.
         is_restored: whether it is from the cache.
         is_checked: whether its plan was checked with numbers.
+        program: its program without numbers; None before the first run.
     """
 
     template: Template
@@ -104,6 +106,7 @@ class Loaded:
     parts: GraphParts | None = None
     is_restored: bool = False
     is_checked: bool = False
+    program: Program | None = None
 
 
 class Templates:

@@ -87,6 +87,17 @@ class Program:
     states: frozenset[int] = frozenset()
     origin: Origin = field(default_factory=Origin)
 
+    def bound(self, pool: Array) -> Program:
+        """Return this program, which a template has without numbers, with those for one set of sizes.
+
+        What holds for all sizes is computed once and shared: a constructor would take longer, and every new size waits
+        for it.
+        """
+        _ = self.fixed_bytes, self.makes_all_outputs, self.has_calls or self.segments
+        found = object.__new__(Program)
+        found.__dict__.update(self.__dict__, pool=pool)
+        return found
+
     @cached_property
     def executable(self) -> Executable:
         """The executable with its numbers."""
@@ -108,8 +119,7 @@ class Program:
     @cached_property
     def segments(self) -> tuple[Segment, ...]:
         """The segments, with the numbers of their calls."""
-        is_same = all(each.call is None for each in self.plan.segments)
-        return self.plan.segments if is_same else self.executable.segments
+        return self.executable.segments if self.has_calls else self.plan.segments
 
     @cached_property
     def outputs(self) -> list[Region | str]:
@@ -120,11 +130,17 @@ class Program:
     @cached_property
     def kernel_outputs(self) -> list[KernelOutput]:
         """The outputs that kernels write."""
+        pool = self.pool
+        if pool is None:
+            return self._whole_outputs
+        rows = self._whole_outputs
+        return [KernelOutput(port, tuple([int(pool[each]) for each in shape]), dtype) for port, shape, dtype in rows]
+
+    @cached_property
+    def _whole_outputs(self) -> list[KernelOutput]:
+        """The outputs that kernels write, with the plan's numbers."""
         whole = [each for each in self.plan.outputs if isinstance(each, Region) and each.is_whole_output]
-        return [
-            KernelOutput(port_of(each.address), tuple(map(self.number, each.shape)), named_dtype(each.dtype))
-            for each in whole
-        ]
+        return [KernelOutput(port_of(each.address), each.shape, named_dtype(each.dtype)) for each in whole]
 
     @cached_property
     def output_bytes(self) -> int:
@@ -141,4 +157,15 @@ class Program:
     @cached_property
     def makes_all_outputs(self) -> bool:
         """Return whether kernels write all outputs, each as an array of its own."""
-        return len({each.port for each in self.kernel_outputs}) == len(self.kernel_outputs) == len(self.plan.outputs)
+        whole = self._whole_outputs
+        return len({each.port for each in whole}) == len(whole) == len(self.plan.outputs)
+
+    @cached_property
+    def has_calls(self) -> bool:
+        """Return whether some operators run on the reference."""
+        return any(each.call is not None for each in self.plan.segments)
+
+    @cached_property
+    def fixed_bytes(self) -> int:
+        """Bytes of its code and packed weights, which do not depend on sizes."""
+        return int(self.plan.constants.nbytes) + self.code.bytes

@@ -31,9 +31,8 @@ _STEP_BYTES: Final = 4 << 10
 
 def weight(program: Program) -> int:
     """Return the bytes that an instance of a program takes: arena, packed weights, code of its own, tables."""
-    plan = program.plan
-    fixed = len(plan.steps) * _STEP_BYTES + _PROGRAM_BYTES
-    return program.number(plan.arena_bytes) + plan.constants.nbytes + program.code.bytes + fixed
+    tables = len(program.plan.steps) * _STEP_BYTES + _PROGRAM_BYTES
+    return program.arena_bytes + program.fixed_bytes + tables
 
 
 Kept = TypeVar("Kept", Instance, TemplateInstances)

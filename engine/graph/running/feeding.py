@@ -14,6 +14,49 @@ from engine.tensor import CODES, KNOWN, Array, TensorSpec, dtype_name, format_sh
 _KINDS: Final = "biufcV"  # bfloat16 has kind V
 
 
+class PlainInputs:
+    """Test for inputs that a graph takes as they are: arrays of its dtypes and sizes, in order or by its names.
+
+    Nothing is kept for each shape, so a size that never occurred takes no longer than others.
+
+    Args:
+        ports: the graph's inputs.
+    """
+
+    def __init__(self, ports: Sequence[Port]) -> None:
+        self._names = [port.name for port in ports]
+        specs = [port.spec for port in ports if port.spec is not None and port.spec.dtype != np.object_]
+        self._specs = [(spec.dtype, spec.shape) for spec in specs] if len(specs) == len(ports) else None
+        places: dict[str, list[tuple[int, int]]] = {}
+        for index, port in enumerate(ports):
+            for axis, name in enumerate(port.size_names):
+                if name is not None:
+                    places.setdefault(name, []).append((index, axis))
+        self._equal = [(first, other) for first, *others in places.values() for other in others]
+
+    def of(self, given: object) -> list[Array] | None:
+        """Return the inputs in the graph's order; None if ``feed`` has to convert or refuse them."""
+        if type(given) is list or type(given) is tuple:
+            arrays = [*given]
+        elif type(given) is dict and len(given) == len(self._names):
+            arrays = [given.get(name) for name in self._names]
+        else:
+            arrays = [given]
+        if self._specs is None or len(arrays) != len(self._specs):
+            return None
+        for array, (dtype, shape) in zip(arrays, self._specs, strict=True):
+            if type(array) is not np.ndarray or array.dtype != dtype or array.ndim != len(shape):
+                return None
+            if array.shape != shape:
+                for size, dim in zip(array.shape, shape, strict=True):
+                    if size != dim and dim is not None:
+                        return None
+        for (first, axis), (other, place) in self._equal:
+            if arrays[first].shape[axis] != arrays[other].shape[place]:
+                return None
+        return arrays
+
+
 def feed(ports: Sequence[Port], given: object) -> list[Array]:
     """Return the inputs as arrays in the graph's order.
 
