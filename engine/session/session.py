@@ -204,9 +204,6 @@ class Session:
             return self._run_with_state(inputs, profile, tuple(taps), state)
         if profile or taps:
             return self._run_watched(inputs, profile, tuple(taps))
-        arrays = self._plain.of(inputs)
-        if arrays is not None:
-            return self._in_order(self._executor.run(self.graph, arrays, None))
         key = shapes_of(inputs)
         route = None if key is None else self._routes.get(key)
         if route is None:
@@ -252,7 +249,12 @@ class Session:
         return outputs
 
     def _run_new(self, inputs: Given, key: Shapes | None) -> Outputs:
-        """Run inputs that are converted, or whose batch is not the file's and has not occurred before or runs in parts."""
+        """Run inputs of shapes that have not occurred before, that have to be converted, or that run in parts."""
+        plain = self._plain.of(inputs)
+        if plain is not None and key is not None:
+            outputs = self._in_order(self._executor.run(self.graph, plain, None))
+            self._routes.keep(key, Route(self.graph, self._plain.places(inputs), lambda: None))
+            return outputs
         cut = self._batches.cut(feed(self.graph.inputs, inputs))
         outputs = self._in_order(self._executor.run_parts(cut, None))
         if key is not None and len(cut.parts) == 1 and (places := places_in(inputs, cut.parts[0])) is not None:

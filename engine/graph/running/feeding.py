@@ -17,7 +17,7 @@ _KINDS: Final = "biufcV"  # bfloat16 has kind V
 class PlainInputs:
     """Test for inputs that a graph takes as they are: arrays of its dtypes and sizes, in order or by its names.
 
-    Nothing is kept for each shape, so a size that never occurred takes no longer than others.
+    The first run of every new size waits for this test.
 
     Args:
         ports: the graph's inputs.
@@ -33,6 +33,10 @@ class PlainInputs:
                 if name is not None:
                     places.setdefault(name, []).append((index, axis))
         self._equal = [(first, other) for first, *others in places.values() for other in others]
+
+    def places(self, given: object) -> list[Any]:
+        """Return the position of each input of the graph among the caller's."""
+        return self._names if type(given) is dict else [*range(len(self._names))]
 
     def of(self, given: object) -> list[Array] | None:
         """Return the inputs in the graph's order; None if ``feed`` has to convert or refuse them."""
