@@ -146,8 +146,8 @@ def _shapes(model: Model, args: argparse.Namespace) -> Iterator[list[engine.Tens
 
 
 def _model_files(files: ModelFiles, version: VersionFiles) -> dict[str, bytes]:
-    """Return the config and the label file of a model of the store."""
+    """Return the config of a model of the store, and the files that it names."""
     if files.is_pair:
         return {}
-    names = [CONFIG, *([files.config.labels] if isinstance(files.config.labels, str) else [])]
+    names = [CONFIG, *files.config.named_files]
     return {name: engine.read_file(files.folder / name, _MAX_BYTES) for name in names if (files.folder / name).exists()}

@@ -27,7 +27,7 @@ from app.sound.sound import Sound, Sounds
 
 _FIELDS: Final = ("model", "version", "outputs", "parameters")
 # Most bytes of a plain field.
-_MAX_FIELD: Final = 64 * 1024
+MAX_FIELD: Final = 64 * 1024
 
 
 def parse_form(body: bytes | bytearray, content_type: str, settings: Settings) -> Message:
@@ -72,11 +72,11 @@ def _plain_fields(parts: Iterable[Part]) -> Mapping[str, str]:
             raise InvalidRequestError(
                 f"unknown field '{cut(part.name)}', expected {quoted(_FIELDS)}, or files with a file name"
             )
-        if len(part.data) > _MAX_FIELD:
+        if len(part.data) > MAX_FIELD:
             raise RequestTooLargeError(
-                f"the field '{part.name}' is too long: found {len(part.data)} bytes, expected at most {_MAX_FIELD}",
+                f"the field '{part.name}' is too long: found {len(part.data)} bytes, expected at most {MAX_FIELD}",
                 found=len(part.data),
-                limit=_MAX_FIELD,
+                limit=MAX_FIELD,
             )
         fields[part.name] = bytes(part.data).decode("utf-8", "replace").strip()
     return fields

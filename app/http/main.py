@@ -14,7 +14,7 @@ from app.http.access import Access, AccessPolicy, OriginPolicy
 from app.http.middleware import RequestMiddleware
 from app.http.openapi import install_openapi
 from app.http.responses import install_error_handlers
-from app.http.routes import events, graph, infer, inspection, moving, pages, status, text, trials
+from app.http.routes import audio, events, graph, infer, inspection, moving, pages, status, text, trials
 from app.http.v2.app import V2App
 from app.keys import Keys, open_keys
 from app.metrics.collector import MetricsCollector
@@ -61,7 +61,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.pulses = events.Pulses(app.state.dataplane)
     for router in (status.health_router, status.metrics_router, status.models_router):
         app.include_router(router)
-    for each in (graph, inspection, trials, events, pages, text, moving):
+    for each in (graph, inspection, trials, events, pages, text, audio, moving):
         app.include_router(each.router)
     app.include_router(trials.comparing)
     app.include_router(infer.make_router())

@@ -36,6 +36,7 @@ from app.signature import Inputs, Signature
 from app.sound.inputs import open_sound_inputs
 from app.sound.sound import Sounds
 from app.tasks.registry import find_task
+from app.tasks.task import TaskContext
 from app.text.inputs import open_text_inputs
 from app.text.text import Texts
 
@@ -108,7 +109,7 @@ class Model:
         remark: reason why the warm-up on zeros failed, or None.
 
     Args:
-        name, graph, config, labels: as found in the store.
+        name, graph, config, labels, words: as found in the store.
         threads: cores per run.
         settings: settings of the server.
         warmup: optional file of inputs for the warm-up; need not exist.
@@ -128,6 +129,7 @@ class Model:
         *,
         threads: int,
         settings: Settings,
+        words: tuple[str, ...] | None = None,
         warmup: Path | None = None,
         tokenizer: Path | None = None,
     ) -> None:
@@ -167,7 +169,8 @@ class Model:
         self.remark: str | None = None
         self._given = read_warmup(warmup, self.signature)
         tokens = None if self.text_inputs is None else self.text_inputs.tokenizer
-        self.postprocessing = Postprocessing(name, config, self.signature, labels, self.preprocessor, tokens)
+        context = TaskContext(signature=self.signature, labels=labels, tokenizer=tokens, words=words)
+        self.postprocessing = Postprocessing(name, config, context, self.preprocessor)
         self.response_cache = open_cache(config.response_cache, graph)
         self.verification = Verification(name, graph) if settings.verify_batches else None
         self.runs = Runs(self.batcher, self.response_cache, self.verification, self.steps)

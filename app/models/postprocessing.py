@@ -14,10 +14,9 @@ from app.images.placement import Placement
 from app.images.preprocess import Preprocessor
 from app.models.folder.config import ModelConfig
 from app.models.request import InferResult, Prepared, Ran, batch_of
-from app.signature import Inputs, Signature
+from app.signature import Inputs
 from app.tasks.registry import find_task
 from app.tasks.task import DrawingTask, Finding, Outputs, TaskContext, TaskRun
-from app.text.tokenizer import Tokenizer
 
 
 class Postprocessing:
@@ -26,10 +25,8 @@ class Postprocessing:
     Args:
         name: name of the model, for messages.
         config: config of the model.
-        signature: inputs and outputs of the model.
-        labels: labels of the classes, or None.
+        context: properties of the model that its task needs.
         preprocessor: None if the model takes no pictures.
-        tokenizer: None if the model takes no texts.
 
     Raises:
         ConfigError: the task's table does not fit the model.
@@ -39,17 +36,15 @@ class Postprocessing:
         self,
         name: str,
         config: ModelConfig,
-        signature: Signature,
-        labels: tuple[str, ...] | None,
+        context: TaskContext,
         preprocessor: Preprocessor | None,
-        tokenizer: Tokenizer | None,
     ) -> None:
         self._name = name
         self._config = config
-        self._signature = signature
+        self._signature = context.signature
         self._preprocessor = preprocessor
         task = find_task(config.task)
-        self._task = task(config.table(task), TaskContext(signature=signature, labels=labels, tokenizer=tokenizer))
+        self._task = task(config.table(task), context)
 
     @property
     def can_draw(self) -> bool:

@@ -18,10 +18,11 @@ _ROUNDING = 1e-3
 
 
 class Decoded(NamedTuple):
-    """Symbols of one item: class, step and probability of each."""
+    """Symbols of one item: class, first step, step after the last, and probability of each at its first step."""
 
     classes: NDArray[np.intp]
     steps: NDArray[np.intp]
+    ends: NDArray[np.intp]
     probabilities: NDArray[np.float64]
 
     @property
@@ -45,23 +46,41 @@ def symbols(labels: tuple[str, ...] | None, classes: int) -> tuple[str, ...]:
     return ("", *(label or " " for label in labels), *" " * (classes - 1 - found))
 
 
-def decode(scores: NDArray[Any]) -> list[Decoded]:
+def decode(scores: NDArray[Any], blank: int = BLANK) -> list[Decoded]:
     """Return the symbols of each item: the best class of each step, without repetitions and blanks.
 
     A step with a value that is not a number counts as blank.
 
     Args:
         scores: probabilities or logits (N, steps, classes), with at least one class.
+        blank: the class that separates equal symbols.
     """
     best = scores.argmax(axis=2)  # the first NaN if there is one
     probabilities = _best_probabilities(scores, np.take_along_axis(scores, best[..., None], axis=2)[..., 0])
-    best = np.where(np.isfinite(probabilities), best, BLANK)
-    is_new = best != BLANK
-    is_new[:, 1:] &= best[:, 1:] != best[:, :-1]
-    return [
-        Decoded(classes=row[steps], steps=steps, probabilities=values[steps])
-        for row, values, steps in zip(best, probabilities, map(np.flatnonzero, is_new), strict=True)
-    ]
+    best = np.where(np.isfinite(probabilities), best, blank)
+    return [collapse(row, values, blank) for row, values in zip(best, probabilities, strict=True)]
+
+
+def collapse(best: NDArray[np.intp], probabilities: NDArray[np.float64], blank: int) -> Decoded:
+    """Return the symbols of the best classes of steps, without repetitions and blanks."""
+    is_first = np.ones(len(best), bool)
+    is_first[1:] = best[1:] != best[:-1]
+    firsts = np.flatnonzero(is_first)
+    ends = np.append(firsts[1:], len(best))
+    is_symbol = best[firsts] != blank
+    steps = firsts[is_symbol]
+    return Decoded(best[steps], steps, ends[is_symbol], probabilities[steps])
+
+
+def step_probabilities(scores: NDArray[Any]) -> NDArray[np.float64]:
+    """Return scores (steps, classes) as probabilities: as they are where they are distributions, else softmax."""
+    with np.errstate(all="ignore"):  # overflow to infinity and NaN are intended here
+        values = scores.astype(np.float64)
+        is_distribution = (values.min(axis=1) >= 0) & (np.abs(values.sum(axis=1) - 1) < _ROUNDING)
+        if not is_distribution.all():
+            logits = np.exp(values[~is_distribution] - values[~is_distribution].max(axis=1, keepdims=True))
+            values[~is_distribution] = logits / logits.sum(axis=1, keepdims=True)
+    return values
 
 
 def _best_probabilities(scores: NDArray[Any], most: NDArray[Any]) -> NDArray[np.float64]:

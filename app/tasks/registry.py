@@ -15,6 +15,9 @@ from app.tasks.images.image import ImageTask
 from app.tasks.images.segmentation import SegmentationTask
 from app.tasks.images.text_recognition import TextRecognitionTask
 from app.tasks.sounds.audio_classification import AudioClassificationTask
+from app.tasks.sounds.speaker_embedding import SpeakerEmbeddingTask
+from app.tasks.sounds.speech_to_text import SpeechToTextTask
+from app.tasks.sounds.vad import VadTask
 from app.tasks.task import Outputs, Task
 from app.tasks.texts.embedding import EmbeddingTask
 from app.tasks.texts.fill_mask import FillMaskTask
@@ -52,6 +55,9 @@ TASKS: Final[dict[str, type[Task[Any]]]] = {
         QuestionAnsweringTask,
         FillMaskTask,
         AudioClassificationTask,
+        SpeechToTextTask,
+        VadTask,
+        SpeakerEmbeddingTask,
     )
 }
 

@@ -42,6 +42,7 @@ class TaskContext:
     signature: Signature
     labels: tuple[str, ...] | None
     tokenizer: Tokenizer | None = None
+    words: tuple[str, ...] | None = None
 
     def token(self, index: int) -> str:
         """Return the token of an id, or an empty string."""

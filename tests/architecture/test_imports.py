@@ -144,6 +144,8 @@ ALLOWED: dict[str, set[str]] = {
         "app.serving",
         "app.scheduling",
         "app.tasks",
+        "app.signature",
+        "app.sound",
         "app.text",
         "app.trials",
     },

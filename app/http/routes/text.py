@@ -232,7 +232,7 @@ def _by_score(found: Sequence[Any]) -> list[int]:
     return sorted(range(len(found)), key=lambda index: (found[index]["score"] is None, -(found[index]["score"] or 0)))
 
 
-def _version(plane: DataPlane, name: str | None, tasks: Sequence[str]) -> Version:
+def find_version(plane: DataPlane, name: str | None, tasks: Sequence[str]) -> Version:
     """Return the model of a name; without a name the default model, or else the only one that has such a task.
 
     Raises:
@@ -274,7 +274,7 @@ def _parsed(body: bytearray, body_type: type[Any]) -> Any:
 Handler = Callable[[Request], Awaitable[Response]]
 
 
-def _with_openai_errors(handler: Handler) -> Handler:
+def with_openai_errors(handler: Handler) -> Handler:
     """Return a handler whose errors have OpenAI's form, which its clients read."""
 
     @wraps(handler)
@@ -303,28 +303,28 @@ async def _run(request: Request, body_type: type[TextBody]) -> Response:
     plane = dataplane(request)
 
     def resolve(parsed: TextBody) -> tuple[Version, InferRequest, Callable[[Answer], Reply]]:
-        return _version(plane, parsed.model, parsed.TASKS), parsed.request(), parsed.reply
+        return find_version(plane, parsed.model, parsed.TASKS), parsed.request(), parsed.reply
 
     read = partial(_parsed, body_type=body_type)
     return await respond(request, plane, BodyRequest(plane, first_headers(request), read, resolve))
 
 
 @router.post("/v1/embeddings", **_documentation(EmbeddingsBody, "Embeddings of texts, as OpenAI's"))
-@_with_openai_errors
+@with_openai_errors
 async def embeddings(request: Request) -> Response:
     """For models with task embedding."""
     return await _run(request, EmbeddingsBody)
 
 
 @router.post("/v1/rerank", **_documentation(RerankBody, "Documents by relevance, as Cohere's and Jina's"))
-@_with_openai_errors
+@with_openai_errors
 async def rerank(request: Request) -> Response:
     """For models with task rerank."""
     return await _run(request, RerankBody)
 
 
 @router.get("/v1/models", summary="Models, as OpenAI's")
-@_with_openai_errors
+@with_openai_errors
 async def models(request: Request) -> Response:
     """The models that are ready."""
     entries = [entry for entry in dataplane(request).store.entries if entry.state is State.READY]
@@ -358,7 +358,7 @@ async def tokenize(request: Request) -> Response:
         deadline = plane.deadline(read_limit(first_headers(request)))
         body = await read_body(request, plane.settings.max_body_bytes, deadline, reservation)
         parsed = await plane.offload(partial(_parsed, body, TokenizeBody), deadline)
-        version = _version(plane, parsed.model, TEXT_TASKS)
+        version = find_version(plane, parsed.model, TEXT_TASKS)
         work = plane.run_on_model(version, lambda model: _tokens(model, parsed), deadline)
         text = await until_disconnect(request, work)
         reservation.charge(len(text))

@@ -93,6 +93,10 @@ class ModelConfig(Section):
         default=None,
         description="Names of the classes: a list, or a UTF-8 file beside config.toml with one label a line.",
     )
+    words: str | tuple[str, ...] | None = Field(
+        default=None,
+        description="Words that a recogniser may find: a list, or a file beside config.toml with one word a line.",
+    )
     default: bool = Field(
         default=False, description="Whether requests that name no model mean this one, where the settings say nothing."
     )
@@ -130,6 +134,11 @@ class ModelConfig(Section):
     response_cache: ResponseCacheConfig | None = Field(
         default=None, description="Keep outputs for inputs that come again; without the table nothing is kept."
     )
+
+    @property
+    def named_files(self) -> tuple[str, ...]:
+        """Return the names of the files beside config.toml that it names."""
+        return tuple(each for each in (self.labels, self.words) if isinstance(each, str))
 
     def is_strict(self, usual: bool) -> bool:
         """Return whether contradictions between graph and file forbid serving; ``usual`` is the server's setting."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -46,8 +46,7 @@ def _paths(files: ModelFiles, version: VersionFiles) -> Iterator[Path]:
         folder = version.param.parent
         yield from (folder / name for name in sorted({version.param.name, version.bin.name, *_names(folder)}))
         yield files.folder / CONFIG
-        if isinstance(files.config.labels, str):
-            yield files.folder / files.config.labels
+        yield from (files.folder / name for name in files.config.named_files)
 
 
 def _names(folder: Path) -> set[str]:
@@ -63,24 +62,22 @@ def _names(folder: Path) -> set[str]:
     return names
 
 
-def contents_of(found: FoundModel, labels: str | None = None) -> Contents:
+def contents_of(found: FoundModel, named: Sequence[str] = ()) -> Contents:
     """Return a value that changes when a file is replaced, written, added or removed.
 
-    labels: name of the file of labels, if the config is known to name one.
+    named: the files that the config names, if it is known.
     """
-    return tuple(_contents(found, labels))
+    return tuple(_contents(found, named))
 
 
-def _contents(found: FoundModel, labels: str | None) -> Iterator[tuple[str, FileIdentity | None]]:
+def _contents(found: FoundModel, named: Sequence[str]) -> Iterator[tuple[str, FileIdentity | None]]:
     """Yield the files that define a model, with their identities."""
     if found.is_pair:
         yield found.path.name, identity_of(found.path)
         yield "bin", identity_of(found.path.with_name(f"{found.name}{FLAT_BIN}"))
         return
-    for name in (CONFIG, PIPELINE):
+    for name in (CONFIG, PIPELINE, *named):
         yield name, identity_of(found.path / name)
-    if labels is not None:
-        yield labels, identity_of(found.path / labels)
     try:
         numbers = sorted(path.name for path in found.path.iterdir() if is_version(path.name))
     except OSError:

@@ -32,6 +32,7 @@ from app.models.folder.layout import (
 )
 from app.models.folder.pipeline_file import read_pipeline
 from app.models.folder.toml import check_links
+from app.models.folder.vocabulary import read_vocabulary
 from app.pipelines.config import PIPELINE, TASK, PipelineConfig
 from app.text.text import TOKENIZER
 from app.text_files import read_text
@@ -40,7 +41,6 @@ log = logging.getLogger(__name__)
 MAX_BYTES: Final = 8 * 2**20
 MAX_LABELS: Final = 2**18
 _MAX_NAME: Final = 100
-_BETWEEN: Final = " \t"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +90,7 @@ class ModelFiles:
     store: Path | None = None
     config: ModelConfig = ModelConfig()
     labels: tuple[str, ...] | None = None
+    words: tuple[str, ...] | None = None
     versions: tuple[VersionFiles, ...] = ()
     problem: str | None = None
     is_pair: bool = False
@@ -221,9 +222,16 @@ def _read_folder(found: FoundModel, config: ModelConfig | None) -> ModelFiles:
         return _read_pipeline(found, config, roots)
     config = read_config(found.path, roots) if config is None else config
     labels = read_labels(found.path, config.labels, roots)
+    words = read_labels(found.path, config.words, roots, "words")
     versions = tuple(replace(version, roots=roots) for version in _versions(found.path, config))
     return ModelFiles(
-        name=found.name, folder=found.path, store=found.store, config=config, labels=labels, versions=versions
+        name=found.name,
+        folder=found.path,
+        store=found.store,
+        config=config,
+        labels=labels,
+        words=words,
+        versions=versions,
     )
 
 
@@ -334,18 +342,15 @@ def _chosen(numbers: list[int], config: ModelConfig) -> list[int]:
 
 
 def read_labels(
-    folder: Path, labels: str | tuple[str, ...] | None, roots: Iterable[Path] = ()
+    folder: Path, labels: str | tuple[str, ...] | None, roots: Iterable[Path] = (), key: str = "labels"
 ) -> tuple[str, ...] | None:
-    """Return the labels of the classes, from the config or from a file with one label a line.
-
-    Spaces and tabs around a label are removed; other white space may be a character that a model recognises.
-
-    An empty line is a class without a label; empty lines at the end are ignored.
+    """Return the labels of the classes, from the config or from a file; see ``read_vocabulary`` for its forms.
 
     Args:
         folder: folder of the model.
         labels: labels or name of the file.
         roots: folders that links may lead to; by default its own.
+        key: key of the config that names the file.
 
     Raises:
         ConfigError: the file is missing, unreadable, empty, or not beside config.toml.
@@ -355,14 +360,17 @@ def read_labels(
     name = safe_text(labels, _MAX_NAME)
     path = folder / labels
     if path.name != labels or labels == os.pardir:
-        raise ConfigError(f"{CONFIG}: labels: found '{name}', expected the name of a file beside {CONFIG}")
+        raise ConfigError(f"{CONFIG}: {key}: found '{name}', expected the name of a file beside {CONFIG}")
     try:
         # splitlines() would also split at form feeds and the like.
-        text = read_text(check_links(path, roots or (folder,)), MAX_BYTES, encoding="utf-8-sig").rstrip(_BETWEEN + "\n")
+        text = read_text(check_links(path, roots or (folder,)), MAX_BYTES, encoding="utf-8-sig").rstrip(" \t\n")
     except ConfigError as exc:
-        raise ConfigError(f"{CONFIG}: labels: cannot read '{name}': {exc}") from None
+        raise ConfigError(f"{CONFIG}: {key}: cannot read '{name}': {exc}") from None
     if not text:
-        raise ConfigError(f"{CONFIG}: labels: '{name}' is empty")
+        raise ConfigError(f"{CONFIG}: {key}: '{name}' is empty")
     if text.count("\n") >= MAX_LABELS:
-        raise ConfigError(f"{CONFIG}: labels: found more than {MAX_LABELS:,} lines in '{name}'")
-    return tuple(line.strip(_BETWEEN) for line in text.split("\n"))
+        raise ConfigError(f"{CONFIG}: {key}: found more than {MAX_LABELS:,} lines in '{name}'")
+    try:
+        return read_vocabulary(text, labels)
+    except ValueError as exc:
+        raise ConfigError(f"{CONFIG}: {key}: '{name}': {exc}") from None

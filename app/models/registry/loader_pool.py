@@ -312,6 +312,7 @@ def _load(
         graph,
         files.config,
         files.labels,
+        words=files.words,
         threads=threads,
         settings=settings,
         warmup=version.warmup,

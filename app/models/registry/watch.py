@@ -122,8 +122,7 @@ class Watcher:
     def _contents(self, found: FoundModel, entry: Entry | None) -> Contents:
         """Return the contents of a model's folder; for a pipeline also what is served of its steps."""
         files = None if entry is None or entry.unloaded is not None else entry.files
-        labels = None if files is None else files.config.labels
-        contents = contents_of(found, labels if isinstance(labels, str) else None)
+        contents = contents_of(found, () if files is None else files.config.named_files)
         names = () if files is None or files.pipeline is None else files.pipeline.models
         return (*contents, *(mark for name in names for mark in self._served(name)))
 
