@@ -135,6 +135,11 @@ class Host:
         return "+avx512bf16" in self.features
 
     @property
+    def has_byte_tables(self) -> bool:
+        """Return whether the processor looks up bytes in tables of 128 entries."""
+        return "+avx512vbmi" in self.features
+
+    @property
     def key(self) -> str:
         """Return a key of everything generated code depends on."""
         return _key(self)
@@ -170,8 +175,14 @@ _X86_LEVELS = {
 _BESIDE = {"avx512": 1, "avx2": 2, "sse": 5, "neon": 4}
 _NEEDS = {"avx512": ("avx512f", "avx512vl", "avx512bw", "avx512dq"), "avx2": ("avx2", "fma"), "sse": ("sse4.2",)}
 
-# Dot products in one instruction; LLVM would otherwise split those of integers in two.
-_FURTHER = {"avx512": {"avx512vnni": ",+avx512vnni,+fast-dpwssd", "avx512bf16": ",+avx512bf16"}}
+# Dot products in one instruction, and tables; LLVM would otherwise split those of integers in two.
+_FURTHER = {
+    "avx512": {
+        "avx512vnni": ",+avx512vnni,+fast-dpwssd",
+        "avx512bf16": ",+avx512bf16",
+        "avx512vbmi": ",+avx512vbmi",
+    }
+}
 
 
 def detect() -> Host:

@@ -16,6 +16,8 @@ from engine.compiler.kernels.functions import math, typed
 # Largest nesting depth, because walkers recurse, and largest number of functions in an expression.
 DEEPEST = 80
 LARGEST = 400
+# Instructions an element from which a function is expensive.
+EXPENSIVE = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,14 @@ def names_of(tree: Expr) -> set[str]:
     if not isinstance(tree, Apply):
         return set()
     return {tree.name}.union(*(names_of(each) for each in tree.arguments))
+
+
+def expensive(tree: Expr) -> int:
+    """Return the instructions an element of functions that take many, such as exponentials."""
+    if not isinstance(tree, Apply):
+        return 0
+    own = math.COSTS.get(tree.name, 1)
+    return own * (own >= EXPENSIVE) + sum(map(expensive, tree.arguments))
 
 
 def emit(

@@ -11,7 +11,18 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from engine.compiler.kernels.expr import RESULT, Apply, Expr, Number, Operand, apply, is_moderate, substitute
+from engine.compiler.kernels.expr import (
+    RESULT,
+    Apply,
+    Expr,
+    Number,
+    Operand,
+    apply,
+    expensive,
+    is_moderate,
+    operands_of,
+    substitute,
+)
 from engine.compiler.kernels.kernel import Epilogue, Kernel
 from engine.compiler.kernels.numbers import FLOAT
 from engine.compiler.kernels.quantising import simplified
@@ -49,6 +60,15 @@ class Fused:
     operators: tuple[str, ...]
     fusions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
+    @property
+    def byte_source(self) -> View | None:
+        """Return the tensor of bytes that a map reads, if it reads no other."""
+        first, *others = self.views or (None,)
+        if first is None or first.dtype not in BYTES or 0 in operands_of(self.tree):
+            return None
+        is_one = all(each is not None and each.storage is first.storage and each.meta is first.meta for each in others)
+        return first if is_one else None
+
 
 def unfused(op: RuntimeOperator, index: int = 0, tree: Expr = RESULT, views: Sequence[View] = ()) -> Fused:
     """Return the result of an operator without fused operators, an expression of its kernel's and of others."""
@@ -60,12 +80,29 @@ def fuse_following(lowering: Lowering, fused: Fused, as_image: ImageOf) -> Fused
     if lowering.low_precision.rounded:
         fused = replace(fused, tree=_rounded(lowering, fused.operand, fused.tree))
     following = None if fused.operators[0] in lowering.unfused else _with_next(lowering, fused, as_image)
+    coded: Fused | None = None
     while following is not None:
         before, fused = fused, following
+        coded = before if _is_coded(lowering, before) else coded
+        if coded is not None and _is_better_looked_up(coded, fused):
+            return coded
         following = _with_next(lowering, fused, as_image)
         if following is None and _reads_bytes(lowering, before, fused):
             return before
     return fused
+
+
+def _is_coded(lowering: Lowering, fused: Fused) -> bool:
+    """Return whether a result is stored as bytes."""
+    spec = lowering.spec(fused.operand)
+    return spec is not None and spec.dtype in BYTES
+
+
+def _is_better_looked_up(coded: Fused, fused: Fused) -> bool:
+    """Return whether a kernel that makes bytes should not compute what follows: a table of bytes is faster."""
+    if coded.byte_source is not None:
+        return fused.byte_source is None
+    return expensive(fused.tree) > expensive(coded.tree)
 
 
 def _reads_bytes(lowering: Lowering, before: Fused, fused: Fused) -> bool:

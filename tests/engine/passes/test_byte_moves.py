@@ -58,3 +58,47 @@ def test_what_computes_stays_as_it_is() -> None:
     assert_untouched(byte_moves, network(op("nn.ReLU", "it", "f", "g"))[0])
     several = op("pnnx.Expression", "it", "f f", "g", expr="add(@0,@1)")
     assert_untouched(byte_moves, network(several)[0])
+
+
+def coded(*operators: Any) -> Any:
+    """Return a network whose result is rounded to bytes with one scale, and its input."""
+    constants = {"s": np.array(0.02, F32), "z": np.array(121, U8)}
+    return built(
+        op("pnnx.Input", "in0", "", "x"),
+        *(op("pnnx.Attribute", name, "", name, data=array) for name, array in constants.items()),
+        *operators,
+        op("QuantizeLinear", "codes", "g s z", "y"),
+        op("pnnx.Output", "out", "y"),
+        _x=TensorSpec((3, 5, 8), F32),
+    ), np.random.default_rng(2).standard_normal((3, 5, 8)).astype(F32)
+
+
+@pytest.mark.parametrize("name", ["reshape", "permute", "pool"])
+def test_elements_are_rounded_before_they_are_reordered(name: str) -> None:
+    moving = MOVES[name]
+    net, x = coded(op("nn.ReLU", "before", "x", "f"), moving)
+    made = types(applied(byte_moves, net, x))
+    assert made.index("QuantizeLinear") < made.index(moving.type)
+
+
+def test_parts_are_rounded_before_they_are_joined() -> None:
+    parts = op("nn.ReLU", "a", "x", "f"), op("torch.neg", "b", "x", "h"), op("torch.cat", "it", "f h", "g", dim=1)
+    made = types(applied(byte_moves, *coded(*parts)))
+    assert made.count("QuantizeLinear") == 2
+    assert made[-1] == "torch.cat"
+
+
+def test_what_floats_are_read_of_is_rounded_where_it_was() -> None:
+    moving = MOVES["permute"]
+    net = built(
+        op("pnnx.Input", "in0", "", "f"),
+        op("pnnx.Attribute", "s", "", "s", data=np.array(0.02, F32)),
+        op("pnnx.Attribute", "z", "", "z", data=np.array(121, U8)),
+        moving,
+        op("QuantizeLinear", "codes", "g s z", "y"),
+        op("nn.ReLU", "other", "g", "h"),
+        op("pnnx.Output", "out", "y"),
+        op("pnnx.Output", "out2", "h"),
+        _f=TensorSpec((3, 5, 8), F32),
+    )
+    assert_untouched(byte_moves, net)

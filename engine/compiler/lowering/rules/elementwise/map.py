@@ -11,6 +11,7 @@ from engine.compiler.kernels.map import Map, make_map
 from engine.compiler.kernels.numbers import FLOAT
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.fusion import Fused, Result, add_operator, fuse_following, image_of
+from engine.compiler.lowering.rules.elementwise.byte_table import byte_table
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import Lowered, NotLoweredError, computable
 from engine.compiler.lowering.terms.term import BYTES
@@ -41,6 +42,9 @@ def finished(context: Context, fused: Fused) -> Lowered:
     is_image = is_image or ((first is None or is_coded) and lowering.is_image(fused.operand))
     target = lowering.allocate(fused.operand, is_image, None if is_image else _own_order(operands))
     result = Result(fused, target, target, operands, lowering.fault_flag)
+    table = byte_table(lowering, fused, target)
+    if table is not None:
+        return result.lowered(table)
     strides = [view.strides for view in operands]
     tree, dtypes = _shifted(fused.tree), result.dtypes
     if dtypes:

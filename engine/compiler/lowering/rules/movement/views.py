@@ -14,6 +14,7 @@ from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.layout import CHANNEL_SELECTORS, slice_of
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import Lowered, NotLoweredError
+from engine.compiler.lowering.terms.term import BYTES
 from engine.compiler.storage import FLOAT32, View, row_major
 from engine.graph.operand import RuntimeOperand
 from engine.layers.attention.attention import AttentionMask
@@ -166,7 +167,7 @@ def lower_cat(context: Context) -> Lowered:
         raise NotLoweredError("there is no kernel for several dtypes, or for no elements")
     axis = context.layer(join.Cat).dim % len(parts[0].shape)
     state = context.lowering.appended(context.op.outputs[0], axis, context.argument(0))
-    is_joined = parts[0].dtype == FLOAT32 and state is None
+    is_joined = parts[0].dtype in (FLOAT32, *BYTES) and state is None
     target = context.lowering.joined(context.op.outputs[0]) if is_joined else state or context.allocate_like(parts[0])
     steps, in_place, first = [], [], 0
     for index, part in zip(used, parts, strict=True):

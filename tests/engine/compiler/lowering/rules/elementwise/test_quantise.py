@@ -214,3 +214,41 @@ def test_a_dequantised_output_is_computed() -> None:
     given = RANDOM.integers(0, 256, (5, 40), U8)
     for level in LEVELS:
         check(graph("DequantizeLinear", given, ROUNDED), given, level)
+
+
+@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("dtype", [U8, I8])
+def test_functions_of_bytes_are_tables(host: Any, dtype: Any) -> None:
+    given = {"x": RANDOM.standard_normal((3, 5, 37)).astype(F32)}
+    codes = {"s": np.array(0.02, F32), "z": np.array(120 if dtype == U8 else -8, dtype)}
+    net = after(
+        op("QuantizeLinear", "round_x", "x s z", "q"),
+        op("DequantizeLinear", "floats", "q s z", "f"),
+        op("F.sigmoid", "it", "f", "g"),
+        op("QuantizeLinear", "round_g", "g s z", "r"),
+        op("DequantizeLinear", "weights", "r s z", "h"),
+        op("pnnx.Expression", "product", "f h", "y", expr="mul(@0,@1)"),
+        given=given,
+        codes=codes,
+    )
+    found, kernels = rounded_by(net, given, host)
+    np.testing.assert_array_equal(found, Session(net, backend="reference").run([given["x"]])[0])
+    assert "byte_table it round_g weights product round" in kernels
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_joined_bytes_are_written_in_place(host: Any) -> None:
+    given = {name: RANDOM.standard_normal((1, 6, 5, 4)).astype(F32) for name in ("a", "b")}
+    net = built(
+        *(op("pnnx.Input", f"in_{name}", "", name) for name in given),
+        *(op("pnnx.Attribute", name, "", name, data=array) for name, array in ROUNDED.items()),
+        *(op("QuantizeLinear", f"round_{name}", f"{name} s z", f"q{name}") for name in given),
+        op("torch.cat", "it", "qa qb", "q", dim=1),
+        op("DequantizeLinear", "floats", "q s z", "y"),
+        op("nn.AvgPool2d", "pool", "y", "out", count_include_pad=True, divisor_override=None, **POOL),
+        op("pnnx.Output", "end", "out"),
+        **{f"_{name}": TensorSpec(each.shape, each.dtype) for name, each in given.items()},
+    )
+    found, kernels = rounded_by(net, given, host)
+    np.testing.assert_allclose(found, Session(net, backend="reference").run([*given.values()])[0], rtol=1e-6)
+    assert not any(each.endswith(" it") for each in kernels)
