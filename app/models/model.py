@@ -365,6 +365,7 @@ class Model:
         """
         inputs = self.example_inputs()
         if inputs is None:
+            self.session.prepare()  # loads what an earlier process compiled for dynamic sizes
             return False
         try:
             self._run_first(inputs, progress, cancelled)

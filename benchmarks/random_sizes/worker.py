@@ -59,7 +59,9 @@ def _load(engine_name: str, path: Path, threads: int, backend: Any) -> Run:
     if engine_name == OURS:
         import engine
 
-        return engine.Session(engine.load(path), threads=threads, backend=backend).run
+        session = engine.Session(engine.load(path), threads=threads, backend=backend)
+        session.prepare()  # rivals load when they are made
+        return session.run
     rival = RIVALS[engine_name]
     return rival.make(import_module(rival.module), path, threads)
 

@@ -145,14 +145,17 @@ class Builder:
     def _found_template(self, specs: Sequence[TensorSpec]) -> tuple[Loaded, Array] | None:
         """Return the template that is valid for these shapes, from this or an earlier process; None without one."""
         if not self._is_looked_up:
-            with self._looking_up:
-                if not self._is_looked_up:
-                    self._restore_templates()
-                    self._is_looked_up = True
+            self.restore_templates()
         return self._templates.find(specs)
 
+    def restore_templates(self) -> None:
+        """Load the templates that an earlier process has stored, once."""
+        with self._looking_up:
+            if self.is_dynamic and not self._is_looked_up:
+                self._restore_templates()
+                self._is_looked_up = True
+
     def _restore_templates(self) -> None:
-        """Load the templates that an earlier process has stored."""
         found = None if self._cache is None else self._cache.load_as(self._templates_key(), templates_of)
         if found is not None:
             templates, self._templates_bytes = found

@@ -210,6 +210,12 @@ class CompiledGraph:
                 self._exact = CompiledGraph(self._graph, options, self.builder.host, self._compiles, self._defects)
             return self._exact
 
+    def restore(self) -> dict[str, Any]:
+        """Load the templates that an earlier process has stored, so that no run waits for it; return nothing more."""
+        with self._defects.collecting(self._graph):
+            self.builder.restore_templates()
+        return {}
+
     def prepare(
         self,
         specs: Sequence[TensorSpec],

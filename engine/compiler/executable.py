@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from sys import intern
-from typing import overload
+from typing import Final, overload
 
 import numpy as np
 
@@ -22,6 +22,8 @@ from engine.compiler.addresses import Address, MemorySpace, address_in, block_in
 from engine.passes import PassReport
 from engine.tensor import Array
 
+NO_TENSOR: Final = "it does not depend on a tensor"
+"""Reason of an operator that runs on the reference because its result follows from sizes alone."""
 Row = tuple[int, int, int, int, tuple[str, ...]]
 """Fields of a ``Buffer``, in order."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from engine.cancellation import Progress
 from engine.compiler.codegen.host import Host
-from engine.compiler.executable import Executable
+from engine.compiler.executable import NO_TENSOR, Executable
 from engine.compiler.inlining.inlining import Inlining
 from engine.compiler.plan_check import check_output_shapes, open_bounds
 from engine.compiler.runtime.memory import release
@@ -285,11 +285,14 @@ class CompilePipeline:
 def _finish(lowering: Lowering, kernels: int, reasons: Mapping[str, str]) -> None:
     """Release what lowering holds.
 
+    A graph whose results follow from the sizes alone, which may be so for some of them only, needs no kernel.
+
     Raises:
         CompileError: no operator has a kernel, or a subgraph that may have some.
     """
     lowering.forget()
-    if not kernels and not any(map(subgraphs_of, lowering.operators)):
+    needs_kernels = any(reason != NO_TENSOR for reason in reasons.values())
+    if needs_kernels and not kernels and not any(map(subgraphs_of, lowering.operators)):
         raise CompileError("no operator of the graph has a kernel", found=_first(reasons))
 
 
@@ -309,4 +312,4 @@ def _returned(graph: RuntimeGraph) -> list[str]:
 
 
 def _first(reasons: Mapping[str, str]) -> str:
-    return ", ".join(f"{name}: {reason}" for name, reason in list(reasons.items())[:3]) or "an empty graph"
+    return ", ".join(f"{name}: {reason}" for name, reason in list(reasons.items())[:3])

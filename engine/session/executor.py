@@ -103,6 +103,14 @@ class Executor:
         """
         return self._policy.prepare(graph, lambda compiled: compiled.prepare(specs, refresh=refresh, progress=progress))
 
+    def restore(self, graph: RuntimeGraph) -> None:
+        """Load the code for dynamic sizes that an earlier process has stored.
+
+        Raises:
+            CompileError: the graph must be compiled, and there is no compiler.
+        """
+        self._policy.prepare(graph, lambda compiled: compiled.restore())
+
     def request(self, graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> None:
         """Count an occurrence of these shapes: if they come again, they are compiled in the background."""
         with suppress(CompileError):  # the reference continues to answer

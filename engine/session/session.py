@@ -334,7 +334,7 @@ class Session:
         progress: Progress | None = None,
         cancelled: Callable[[], bool] | None = None,
     ) -> dict[str, Any] | None:
-        """Compile now for the exported shapes, or for others.
+        """Compile now for the exported shapes, or for others; load stored code where sizes are dynamic.
 
         Args:
             batch: another batch size than theirs.
@@ -355,7 +355,10 @@ class Session:
         known = [spec for spec in wanted if spec is not None]
         if batch is not None and len(known) == len(wanted):
             known = self._batches.with_batch(known, batch)
-        if self.options.backend == "reference" or len(known) != len(wanted) or not all(s.is_static for s in known):
+        if self.options.backend == "reference":
+            return None
+        if len(known) != len(wanted) or not all(s.is_static for s in known):
+            self._executor.restore(self.graph)
             return None
         with cancelling(cancelled):
             graph, known = self._batches.graph_for(known, compiling=True)

@@ -108,3 +108,14 @@ def test_a_new_process_answers_any_size_without_compiling(tmp_path: Path, monkey
         (found,), (expected,) = again.run([picture(*sizes)]), reference.run([picture(*sizes)])
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
     assert again.describe()["compiler"]["is_cached"]
+
+
+def test_a_prepared_session_has_loaded_what_an_earlier_one_compiled(tmp_path: Path) -> None:
+    first, second = (engine.Session(net(), threads=1, cache=tmp_path) for _ in range(2))
+    assert first.prepare() is None
+    assert not first.is_compiled([picture(31, 77)], exact=False)
+    first.prepare(specs=specs(64, 48))
+    second.prepare()
+    (loaded,) = second._executor.find(second.graph).builder._templates._found  # type: ignore[union-attr]
+    assert loaded.is_restored
+    assert second.is_compiled([picture(31, 77)], exact=False)

@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from engine.compiler.executable import NO_TENSOR
 from engine.compiler.kernels.elements import COMPUTED, FUNCTIONS, Domain
 from engine.compiler.kernels.expr import (
     Apply,
@@ -230,7 +231,7 @@ class Calls:
             return self.views[part.tree.index]
         used = sorted(set().union(*(operands_of(each) for each in (part.tree, *part.checked))))
         if not used:
-            raise NotLoweredError("it does not depend on a tensor")
+            raise NotLoweredError(NO_TENSOR)
         places = [Operand(used.index(k)) if k in used else Number(0) for k in range(len(self.views))]
         views = [self.views[k] for k in used]
         target = row_major(spec.sizes, spec.dtype) if target is None else target
