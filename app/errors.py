@@ -7,7 +7,8 @@ ServiceError                      status  code
 ├─ ForbiddenError                 403     forbidden             the key does not allow this request
 ├─ NotFoundError                  404     not_found             no such route
 │  ├─ ModelNotFoundError          404     model_not_found       the message lists the models
-│  └─ VersionNotFoundError        404     version_not_found     the message lists the versions
+│  ├─ VersionNotFoundError        404     version_not_found     the message lists the versions
+│  └─ SequenceNotFoundError       404     sequence_not_found    not started, ended, or idle for too long
 ├─ MethodNotAllowedError          405     method_not_allowed
 ├─ NotAcceptableError             406     not_acceptable        no answer in a format that Accept names
 ├─ RequestTimeoutError            408     request_timeout       headers or body did not arrive in time
@@ -18,10 +19,12 @@ ServiceError                      status  code
 ├─ ModelLoadError                 422     load_failed           a model that was to be loaded cannot be served
 ├─ RetryLaterError                                              with Retry-After
 │  ├─ QueueFullError              429     queue_full
+│  ├─ TooManySequencesError       429     too_many_sequences
 │  ├─ ModelNotReadyError          503     not_ready             loading, failed or stopping
 │  └─ TooManyConnectionsError     503     too_many_connections
 ├─ HeadersTooLargeError           431     headers_too_large     too many, or too long
 ├─ InferenceFailedError           500     inference_failed      fault of the server; the reason is only in its log
+├─ HookFailedError                500     hook_failed           a function of hooks.py beside the model failed
 ├─ InternalError                  500     internal              fault of the server; the reason is only in its log
 └─ DeadlineExceededError          504     deadline_exceeded
 
@@ -138,6 +141,12 @@ class VersionNotFoundError(NotFoundError):
     code = "version_not_found"
 
 
+class SequenceNotFoundError(NotFoundError):
+    """The model has no sequence of this id: it was not started, has ended, or was idle for too long."""
+
+    code = "sequence_not_found"
+
+
 class MethodNotAllowedError(ServiceError):
     """The path exists, but not for this method."""
 
@@ -198,6 +207,12 @@ class InferenceFailedError(ServiceError):
     status, code = 500, "inference_failed"
 
 
+class HookFailedError(ServiceError):
+    """A function of the model's hooks.py failed, or returned what cannot be used."""
+
+    status, code = 500, "hook_failed"
+
+
 class InternalError(ServiceError):
     """A fault of the server."""
 
@@ -237,6 +252,12 @@ class QueueFullError(RetryLaterError):
     """The model's queue, or the memory for requests, is full."""
 
     status, code = 429, "queue_full"
+
+
+class TooManySequencesError(RetryLaterError):
+    """The limit of a model's sequences is reached."""
+
+    status, code = 429, "too_many_sequences"
 
 
 class TooManyConnectionsError(RetryLaterError):

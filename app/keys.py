@@ -174,6 +174,12 @@ def read_key(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
     return found
 
 
+def client_of(key: bytes | None) -> bytes:
+    """Return what identifies the client with a key in this process, without the key; empty without one."""
+    return b"" if key is None else blake2b(key, key=_CLIENTS, digest_size=16).digest()
+
+
+_CLIENTS: Final = secrets.token_bytes(32)
 # Syntax of a bearer token (RFC 6750 section 2.1); shorter ones can be guessed.
 _KEY: Final = re.compile(r"[A-Za-z0-9._~+/-]{16,1024}={0,2}")
 _DIGEST: Final = re.compile(r"sha256:([0-9A-Fa-f]{64})")

@@ -177,7 +177,9 @@ class ModelsSettings(BaseModel):
     )
     load_timeout_s: float = _row(300.0, "seconds", "Longest time to load a model; then it has failed.", gt=0)
     plugins: tuple[str, ...] = _row(
-        (), "modules", "Python modules or .py files with custom operators, with commas. Their code runs in the server."
+        (),
+        "modules",
+        "Python modules or .py files with custom operators, with commas; hooks.py allows hooks. Their code runs here.",
     )
     bundles: bool = _row(
         True,

@@ -32,6 +32,7 @@ class Signature:
         picture_input: the input that takes images, or None.
         text_input: the input that takes the token ids of texts, or None if the model takes no texts.
         sound_input: the input that takes sounds, or None.
+        states: inputs that the server keeps; requests may leave them out.
     """
 
     inputs: tuple[engine.Port, ...]
@@ -39,6 +40,7 @@ class Signature:
     picture_input: str | None = None
     text_input: str | None = None
     sound_input: str | None = None
+    states: frozenset[str] = frozenset()
 
     def input(self, name: str) -> engine.Port:
         """Return the input of a name or alias.

@@ -14,7 +14,7 @@ from google.protobuf.json_format import ParseDict
 from app.codec.message import read_version
 from app.errors import InternalError, ModelNotReadyError, NotFoundError, ServiceError
 from app.grpc.call import Call, details_of
-from app.keys import Group
+from app.keys import Group, client_of
 from app.memory.reservation import Reservation
 from app.models.statistics import Account, account
 from app.protocol.grpc.infer import Piece, field, read_infer, read_names, write_answer
@@ -243,7 +243,8 @@ class Inference:
             del data, work
             _, version, model = find(plane.store, message.model, read_version(message.version))
             await cache_ports(plane, model, deadline)
-            plan, run = prepare(message.request, model, plane.settings, self._regions, size=size)
+            client = client_of(call.key)
+            plan, run = prepare(message.request, model, plane.settings, self._regions, client=client, size=size)
 
             def write(answer: Answer) -> bytes:
                 self._runtime_settings.trace.record(

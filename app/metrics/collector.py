@@ -96,6 +96,7 @@ _ROWS: Final = (
            "Time for lookups and insertions in the response cache."),
     Family("pnnx_serve_response_cache_bytes", Kind.GAUGE, _VERSION, "Memory of the response cache."),
     Family("pnnx_serve_response_cache_entries", Kind.GAUGE, _VERSION, "Entries of the response cache."),
+    Family("pnnx_serve_sequences", Kind.GAUGE, _VERSION, "Sequences in progress; only of models with states."),
     Family("pnnx_serve_http_responses_total", Kind.COUNTER, ("status",),
            "Answers of all routes by status; 499: the client disconnected before the answer."),
     Family("pnnx_serve_grpc_responses_total", Kind.COUNTER, ("code",),
@@ -297,6 +298,8 @@ def _of_version(version: Version, idle_histograms: bool) -> Iterator[tuple[str, 
             yield "response_cache_entries", cache.entries
             if version.statistics.requests or idle_histograms:
                 yield from _of_cache(version.statistics)
+        if model.sequences is not None:
+            yield "sequences", model.sequences.active
     for reason, count in dict(version.scheduler.reasons).items():  # copied: threads count meanwhile
         yield "batches_total", count, reason
     yield from _of_requests(version.statistics, idle_histograms)

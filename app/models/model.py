@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from pathlib import Path
 from typing import Any, Final, Generic, Self, TypeVar
 
 import numpy as np
@@ -15,16 +14,19 @@ from numpy.typing import NDArray
 import engine
 from app.content import ContentRun, Converter
 from app.errors import ConfigError, InputMismatchError, InvalidRequestError, ServiceError
+from app.hooks.loading import open_hooks
 from app.images.preprocess import find_preprocessor
 from app.memory.machine import budget_bytes
 from app.memory.reservation import bounded, would_fit
 from app.models.batcher import Batcher, tune
 from app.models.folder.config import ModelConfig
 from app.models.folder.layout import WARMUP
+from app.models.folder.repository import VersionFiles
 from app.models.postprocessing import Postprocessing
 from app.models.request import Decoded, InferRequest, InferResult, Prepared, Ran, requested_outputs
 from app.models.response_cache import open_cache
 from app.models.runs import Runs, Verification
+from app.models.sequences import Sequences
 from app.models.servable import BatchAxes
 from app.models.sessions import open_session
 from app.models.states import Steps
@@ -103,7 +105,8 @@ class Model:
         preprocessor: None if the model takes no pictures.
         text_inputs: None if the model takes no texts.
         sound_inputs: None if the model takes no sounds.
-        steps: None if the model has no states.
+        steps, sequences: None if the model has no states.
+        hooks: None without hooks.py.
         response_cache: None if outputs are not cached.
         verification: None unless runs of several items are verified.
         remark: reason why the warm-up on zeros failed, or None.
@@ -112,8 +115,8 @@ class Model:
         name, graph, config, labels, words: as found in the store.
         threads: cores per run.
         settings: settings of the server.
-        warmup: optional file of inputs for the warm-up; need not exist.
-        tokenizer: file of the tokenizer; need not exist unless the task takes texts.
+        files: those of the version. Files for the warm-up, tokenizer and hooks need not exist, unless the task takes
+            texts.
 
     Raises:
         ConfigError: config or warm-up file do not fit the graph.
@@ -130,8 +133,7 @@ class Model:
         threads: int,
         settings: Settings,
         words: tuple[str, ...] | None = None,
-        warmup: Path | None = None,
-        tokenizer: Path | None = None,
+        files: VersionFiles,
     ) -> None:
         self.name = name
         self.task = config.task
@@ -144,6 +146,7 @@ class Model:
         self.inline_policy = InlinePolicy()
         task = find_task(config.task)
         self.steps = Steps(self.session, config.states, graph.inputs, graph.outputs) if config.states else None
+        self.sequences = None if self.steps is None else Sequences(config.sequences, self.steps.state_bytes)
         self.sound_inputs = open_sound_inputs(
             [port for port in graph.inputs if self.steps is None or port.name not in self.steps.inputs],
             config.sound,
@@ -154,7 +157,7 @@ class Model:
         )
         takes_pictures = self.sound_inputs is None or config.preprocess is not None
         self.preprocessor = find_preprocessor(graph.inputs, config.preprocess, settings) if takes_pictures else None
-        self.text_inputs = open_text_inputs(graph.inputs, tokenizer, config.text, is_required=task.TAKES is Texts)
+        self.text_inputs = open_text_inputs(graph.inputs, files.tokenizer, config.text, is_required=task.TAKES is Texts)
         known: dict[type, Converter | None] = {
             tuple: self.preprocessor, Texts: self.text_inputs, Sounds: self.sound_inputs
         }  # fmt: skip
@@ -165,12 +168,14 @@ class Model:
             picture_input=self.preprocessor.port.name if self.preprocessor is not None else None,
             text_input=self.text_inputs.port.name if self.text_inputs is not None else None,
             sound_input=self.sound_inputs.port.name if self.sound_inputs is not None else None,
+            states=frozenset() if self.steps is None else self.steps.inputs,
         )
         self.remark: str | None = None
-        self._given = read_warmup(warmup, self.signature)
+        self._given = read_warmup(files.warmup, self.signature)
         tokens = None if self.text_inputs is None else self.text_inputs.tokenizer
         context = TaskContext(signature=self.signature, labels=labels, tokenizer=tokens, words=words)
-        self.postprocessing = Postprocessing(name, config, context, self.preprocessor)
+        self.hooks = open_hooks(files.hooks, name, settings.plugins)
+        self.postprocessing = Postprocessing(name, config, context, self.preprocessor, self.hooks)
         self.response_cache = open_cache(config.response_cache, graph)
         self.verification = Verification(name, graph) if settings.verify_batches else None
         self.runs = Runs(self.batcher, self.response_cache, self.verification, self.steps)
@@ -248,8 +253,11 @@ class Model:
         would_fit(self.session.estimate_bytes({**tensors, name: batch}))
 
     def is_quick(self, request: InferRequest) -> bool:
-        """Return whether a request of one item is expected to take less time than handing it to a thread."""
-        return self.inline_policy.is_quick(request, self.batcher.verdict.latency_s.get(1))
+        """Return whether a request of one item is expected to take less time than handing it to a thread.
+
+        Hooks always run in threads: they may take any time.
+        """
+        return self.hooks is None and self.inline_policy.is_quick(request, self.batcher.verdict.latency_s.get(1))
 
     def is_light(self, inputs: Inputs) -> bool:
         """Return whether preprocessing these inputs is cheap."""
@@ -304,9 +312,11 @@ class Model:
         self.batcher.use()
 
     def forget(self) -> None:
-        """Drop the cached outputs and cache no more, because another version takes over."""
+        """Drop cached outputs and sequences, and keep no more, because another version takes over."""
         if self.response_cache is not None:
             self.response_cache.close()
+        if self.sequences is not None:
+            self.sequences.close()
 
     def profile(self) -> list[dict[str, Any]]:
         """Return the measured time of each operator in one run, after one warm-up run.
@@ -374,7 +384,7 @@ class Model:
         except (engine.EngineError, ServiceError) as error:
             if self._given is not None:
                 raise ConfigError(f"{WARMUP}: {error}") from error
-            if isinstance(error, ServiceError) or self.refuses_its_sizes(error):
+            if self._is_fatal(error):
                 raise
             self.remark = f"the warm-up on zeros failed: {error}; {WARMUP} may have valid inputs"
             return False
@@ -397,6 +407,12 @@ class Model:
             self.inline_policy.measure(partial(self.infer, request, cancelled))
             if self._shares_runs and (cancelled is None or not cancelled()):
                 self.batcher.learn(inputs)
+
+    def _is_fatal(self, error: engine.EngineError | ServiceError) -> bool:
+        """Return whether an error of the warm-up on zeros means that no request can succeed."""
+        if isinstance(error, ServiceError):
+            return self.hooks is None  # hooks may refuse what zeros give
+        return self.refuses_its_sizes(error)
 
     def refuses_its_sizes(self, error: engine.EngineError) -> bool:
         """Return whether an error means that no request can succeed, because the sizes in the file do not fit."""
@@ -495,7 +511,7 @@ class Call(Generic[T]):
         if not self._model.is_light(self._decoded.inputs):
             return False
         self._prepared = self._model.prepare(self._request, self._decoded)
-        if not self._model.batcher.is_known(self._prepared.tensors, 1):
+        if not self._model.runs.is_known(self._prepared):
             return False  # shapes other than the measured ones
         self._ran = self._model.runs.recall(self._prepared)
         self._may_wait = False

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from app.errors import InputMismatchError, NotAcceptableError
+from app.hooks.hooks import Hooks
 from app.images.placement import Placement
 from app.images.preprocess import Preprocessor
 from app.models.folder.config import ModelConfig
@@ -27,6 +28,7 @@ class Postprocessing:
         config: config of the model.
         context: properties of the model that its task needs.
         preprocessor: None if the model takes no pictures.
+        hooks: None without hooks.py.
 
     Raises:
         ConfigError: the task's table does not fit the model.
@@ -38,23 +40,25 @@ class Postprocessing:
         config: ModelConfig,
         context: TaskContext,
         preprocessor: Preprocessor | None,
+        hooks: Hooks | None,
     ) -> None:
         self._name = name
         self._config = config
         self._signature = context.signature
         self._preprocessor = preprocessor
+        self._hooks = hooks if hooks is not None and hooks.makes_answers else None
         task = find_task(config.task)
         self._task = task(config.table(task), context)
 
     @property
     def can_draw(self) -> bool:
         """Return whether predictions can be drawn."""
-        return isinstance(self._task, DrawingTask)
+        return self._hooks is None and isinstance(self._task, DrawingTask)
 
     @property
     def finding(self) -> Any:
         """Return the type of the prediction for one item, None without predictions."""
-        return self._task.FINDING
+        return self._task.FINDING if self._hooks is None else Any
 
     @property
     def parameters(self) -> Mapping[str, str]:
@@ -91,10 +95,10 @@ class Postprocessing:
         """
         start = time.perf_counter()
         request, outputs = prepared.request, ran.outputs
-        predictions = self._predictions(prepared, ran) if request.predict and self._task.FINDING is not None else None
+        predictions = self._predictions(prepared, ran) if request.predict and self.finding is not None else None
         wanted = prepared.wanted
         if wanted is None:
-            is_raw = not prepared.contents or self._task.FINDING is None
+            is_raw = self._hooks is None and (not prepared.contents or self._task.FINDING is None)
             wanted = tuple(outputs) if is_raw else ()
         drawing = self._draw(prepared.inputs, predictions) if request.draw and predictions else None
         timing = prepared.timing
@@ -115,7 +119,11 @@ class Postprocessing:
         return output if port is None else port.name
 
     def _predictions(self, prepared: Prepared, ran: Ran) -> Sequence[Finding] | None:
-        """Return the predictions of all runs of a request, in the order of its items."""
+        """Return the predictions of all runs of a request, in the order of its items; of hooks, the one answer."""
+        if self._hooks is not None:
+            if prepared.rest:
+                raise InputMismatchError("hooks.py: found inputs of several lengths, expected those of one run")
+            return [self._hooks.answer(ran.outputs)]
         if self._task.TAKES is not None and not prepared.contents:
             return None  # of tensors that a request sends directly, the texts or sounds are not known
         pairs = zip((prepared, *prepared.rest), (ran, *ran.rest), strict=True)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from app.errors import InputMismatchError
 from app.messages import cut, quoted
+from app.models.sequences import SequenceStep, Turn
 from app.models.statistics import Timing
 from app.scheduling.job import DEFAULT_PRIORITY
 from app.signature import Inputs, Signature
@@ -34,6 +35,8 @@ class InferRequest(NamedTuple):
         priority: requests of the lowest number run first.
         is_light: whether decoding is cheap: the request is short and cannot expand, or is used in place.
         is_binary: whether outputs are answered as raw bytes, which is cheap for any size.
+        sequence: place of the request in a sequence, or None.
+        turn: states of the sequence while the request runs, or None.
     """
 
     decode: Callable[[Signature], Inputs]
@@ -44,6 +47,8 @@ class InferRequest(NamedTuple):
     priority: int = DEFAULT_PRIORITY
     is_light: bool = False
     is_binary: bool = False
+    sequence: SequenceStep | None = None
+    turn: Turn | None = None
 
 
 class Decoded(NamedTuple):

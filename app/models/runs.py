@@ -15,7 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import engine
+from app.errors import InputMismatchError
 from app.memory.reservation import charge
+from app.messages import quoted
 from app.models.batcher import Batcher
 from app.models.request import Prepared, Ran
 from app.models.response_cache import ResponseCache
@@ -140,13 +142,29 @@ class Runs:
         Raises:
             EngineError: the inputs do not fit the graph.
         """
-        if self._takes_steps(prepared):
-            return RunSpec(prepared.items, is_slow=True)
+        if self._steps is not None and self._takes_steps(prepared):
+            is_slow = prepared.items != 1 or not self._steps.is_ready(prepared.tensors)
+            return RunSpec(prepared.items, is_slow=is_slow)
         return self._batcher.run_spec(prepared.tensors, prepared.items)
 
+    def is_known(self, prepared: Prepared) -> bool:
+        """Return whether a request of one item takes the time that was measured."""
+        if self._steps is not None and self._takes_steps(prepared):
+            return prepared.items == 1 and self._steps.is_ready(prepared.tensors)
+        return self._batcher.is_known(prepared.tensors, 1)
+
     def _takes_steps(self, prepared: Prepared) -> bool:
-        """Return whether the rows run one after the other: the request gives no states."""
-        return self._steps is not None and not self._steps.inputs & prepared.tensors.keys()
+        """Return whether the rows run one after the other: the request gives no states.
+
+        Raises:
+            InputMismatchError: it gives states, and belongs to a sequence.
+        """
+        if self._steps is None:
+            return False
+        given = self._steps.inputs & prepared.tensors.keys()
+        if given and prepared.request.turn is not None:
+            raise InputMismatchError(f"inputs: found the states {quoted(given)}, expected none in a sequence")
+        return not given
 
     def recall(self, prepared: Prepared) -> Ran | None:
         """Return the cached outputs for these tensors, or None.
@@ -197,7 +215,10 @@ class Runs:
     def _compute(self, prepared: Prepared, cancelled: Callable[[], bool] | None) -> Ran:
         start, items = time.perf_counter(), prepared.items
         if self._steps is not None and self._takes_steps(prepared):
-            outputs = self._steps.run(prepared.tensors, cancelled)
+            turn = prepared.request.turn
+            outputs, after = self._steps.run(prepared.tensors, None if turn is None else turn.states, cancelled)
+            if turn is not None:
+                turn.states = after
             return Ran(outputs=outputs, infer_s=time.perf_counter() - start, batch=1)
         outputs = self._batcher.run(prepared.tensors, items, cancelled)
         ran = Ran(outputs=outputs, infer_s=time.perf_counter() - start, batch=items)

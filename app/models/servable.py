@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeAlias, TypeVar
 
+from app.hooks.hooks import Hooks
 from app.models.request import InferRequest, InferResult
+from app.models.sequences import Sequences
 from app.scheduling.job import Work
 from app.signature import Signature
 
@@ -22,12 +24,16 @@ class Servable(Protocol):
         task: name of its task; "pipeline" for a pipeline.
         labels: labels of the classes, or None.
         remark: reason why the warm-up failed, or None.
+        sequences: requests that continue each other; None unless the model has states.
+        hooks: functions that convert requests and answers, or None.
     """
 
     name: str
     task: str
     labels: tuple[str, ...] | None
     remark: str | None
+    sequences: Sequences | None
+    hooks: Hooks | None
 
     @property
     def signature(self) -> Signature:

@@ -57,6 +57,11 @@ class Steps:
         """Return the names of the inputs that are states."""
         return frozenset(self._first)
 
+    @property
+    def state_bytes(self) -> int:
+        """Return the bytes of the states of one sequence."""
+        return sum(array.nbytes for array in self._first.values())
+
     def first_states(self) -> dict[str, NDArray[Any]]:
         """Return the states before the first step: zeros."""
         return dict(self._first)
@@ -74,25 +79,43 @@ class Steps:
         after = {input_: found.pop(output) for output, input_ in self._states.items()}
         return found, after
 
-    def run(self, tensors: Arrays, cancelled: Callable[[], bool] | None = None) -> dict[str, NDArray[Any]]:
-        """Return the outputs of all rows, each computed with the states after the row before.
+    def run(
+        self,
+        tensors: Arrays,
+        states: Arrays | None = None,
+        cancelled: Callable[[], bool] | None = None,
+    ) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:
+        """Return the outputs of all rows, each computed with the states after the row before, and the last states.
 
         Inputs without dimensions are the same for all rows.
+
+        Args:
+            tensors: inputs without the states.
+            states: states before the first row, by name of the input; None for zeros.
+            cancelled: polled between operators.
 
         Raises:
             ServiceError: there is not enough memory.
             EngineError: the engine rejects the inputs, or fails.
         """
         rows = max((len(array) for array in tensors.values() if array.ndim), default=1)
-        states, found = self.first_states(), list[dict[str, NDArray[Any]]]()
+        after = self.first_states() if states is None else dict(states)
+        found: list[dict[str, NDArray[Any]]] = []
         with running(self._session.estimate_bytes(self.example(tensors))):
             for at in range(rows):
-                outputs, states = self.step(_row(tensors, at), states, cancelled)
+                outputs, after = self.step(_row(tensors, at) if rows > 1 else tensors, after, cancelled)
                 found.append(outputs)
                 charge(sum(array.nbytes for array in outputs.values()))
-        return {name: np.concatenate([each[name] for each in found]) for name in found[0]} | {
-            output: states[input_] for output, input_ in self._states.items()
-        }
+        outputs = found[0] if rows == 1 else {name: np.concatenate([each[name] for each in found]) for name in found[0]}
+        return outputs | {output: after[input_] for output, input_ in self._states.items()}, after
+
+    def is_ready(self, tensors: Arrays) -> bool:
+        """Return whether there is compiled code for one step on these inputs.
+
+        Raises:
+            EngineError: the inputs do not fit the graph.
+        """
+        return self._session.is_compiled(self.example(tensors), exact=False)
 
     def example(self, tensors: Arrays) -> dict[str, NDArray[Any]]:
         """Return the inputs of the first step."""

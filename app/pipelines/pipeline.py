@@ -10,9 +10,11 @@ from typing import Any, Final, Generic, TypeVar
 import numpy as np
 
 from app.errors import ConfigError, InputMismatchError, InvalidRequestError, ModelNotReadyError, ServiceError
+from app.hooks.hooks import Hooks
 from app.images.decoded import decode_once
 from app.messages import cut, did_you_mean, quoted
 from app.models.request import InferRequest, InferResult, requested_outputs
+from app.models.sequences import Sequences
 from app.models.servable import BatchAxes, Servable
 from app.models.statistics import Timing
 from app.pipelines.config import TASK, PipelineConfig
@@ -52,6 +54,8 @@ class Pipeline:
         self.config = config
         self.labels: tuple[str, ...] | None = None
         self.remark: str | None = None
+        self.sequences: Sequences | None = None
+        self.hooks: Hooks | None = None
         self._parts = parts
         self._settings = settings
         check_nesting(name, config, parts)

@@ -237,7 +237,7 @@ class DataPlane:
         Raises:
             ServiceError: the request failed.
         """
-        if not request.is_light:
+        if not request.is_light or request.sequence is not None:
             return None
         with _Accounting(version) as model:
             found: tuple[tuple[T, InferResult]] | None = version.scheduler.run_now(
@@ -254,8 +254,12 @@ class DataPlane:
             ServiceError: the request failed.
         """
         with _Accounting(version) as model:
-            call = _call(version, model, request, encode)
-            found: tuple[T, InferResult] = await version.scheduler.run(call, deadline, request.priority)
+            if request.sequence is None or model.sequences is None:
+                call = _call(version, model, request, encode)
+                found: tuple[T, InferResult] = await version.scheduler.run(call, deadline, request.priority)
+            else:
+                async with model.sequences.turn(request.sequence, self.memory, deadline) as turn:
+                    found = await _continue(version, model, request._replace(turn=turn), encode, deadline)
         return _counted(version, *found)
 
     def admit(self, version: Version, deadline: float, priority: int = DEFAULT_PRIORITY) -> None:
@@ -326,6 +330,22 @@ class _Accounting:
                 log.error("model '%s' version %d failed: %s", version.name, version.number, exc, exc_info=exc)
             version.statistics.failed(error.code, seconds)
             raise error from exc
+
+
+async def _continue(
+    version: Version, model: Servable, request: InferRequest, encode: Callable[[Answer], T], deadline: float
+) -> tuple[T, InferResult]:
+    """Run a request of a sequence, on the event loop if that takes no time."""
+    if request.is_light:
+        found: tuple[tuple[T, InferResult]] | None = version.scheduler.run_now(
+            _call(version, model, request, encode), deadline
+        )
+        if found is not None:
+            return found[0]
+    ran: tuple[T, InferResult] = await version.scheduler.run(
+        _call(version, model, request, encode), deadline, request.priority
+    )
+    return ran
 
 
 def _call(version: Version, model: Servable, request: InferRequest, encode: Callable[[Answer], T]) -> Work:

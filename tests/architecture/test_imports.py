@@ -97,14 +97,15 @@ ALLOWED: dict[str, set[str]] = {
     "app.tasks": BASICS | {"app.images", "app.memory", "app.signature", "app.sound", "app.text"},
     "app.arrays": BASICS | {"app.memory"},
     "app.codec": BASICS | {"app.images", "app.memory", "app.signature", "app.arrays", "app.sound", "app.text"},
+    "app.hooks": BASICS | {"app.arrays", "app.codec", "app.images", "app.memory", "app.signature"},
     "app.render": BASICS,
     "app.scheduling": BASICS | {"app.memory"},
     "app.models": BASICS
     | {"app.images", "app.python_files", "app.memory", "app.progress", "app.scheduling", "app.signature", "app.tasks"}
-    | {"app.arrays", "app.sound", "app.text", "app.pipelines"},
+    | {"app.arrays", "app.hooks", "app.sound", "app.text", "app.pipelines"},
     "app.pipelines": BASICS
     | {"app.arrays", "app.images", "app.memory", "app.scheduling", "app.signature", "app.sound", "app.text"}
-    | {"app.models.request", "app.models.servable", "app.models.statistics"},
+    | {"app.hooks", "app.models.request", "app.models.sequences", "app.models.servable", "app.models.statistics"},
     "app.trials": BASICS | {"app.codec", "app.measuring", "app.memory", "app.models"},
     "app.console": BASICS | {"app.images", "app.memory", "app.models", "app.render", "app.serving"},
     "app.remote": BASICS | {"app.models.folder.layout"},
@@ -135,6 +136,7 @@ ALLOWED: dict[str, set[str]] = {
         "app.protocol",
         "app.codec",
         "app.console",
+        "app.hooks",
         "app.log",
         "app.memory",
         "app.metrics",

@@ -82,6 +82,7 @@ def test_every_metric_is_on_the_dashboard_or_listed_here() -> None:
         "pnnx_serve_batches_total",
         "pnnx_serve_compiler_defects_total",
         "pnnx_serve_response_cache_seconds_total",
+        "pnnx_serve_sequences",
         "python_gc_collections_total",
         "python_gc_objects_collected_total",
     }

@@ -120,7 +120,7 @@ def prepare(files: ModelFiles, version: VersionFiles, graph: engine.RuntimeGraph
         ConfigError: the config does not fit the graph.
     """
     threads = thread_budget(settings.threads).threads
-    given: Any = {"threads": threads, "settings": settings, "warmup": version.warmup, "words": files.words}
+    given: Any = {"threads": threads, "settings": settings, "words": files.words, "files": version}
     return Model(files.name, graph, files.config, files.labels, **given)
 
 

@@ -23,6 +23,7 @@ from app.codec.message import Message, read_version
 from app.codec.numpy_files import write_npy, write_npz
 from app.codec.parse import JSON, NPY, NPZ, PNG, parse, reads_all
 from app.errors import InvalidRequestError, NotAcceptableError, ServiceError
+from app.hooks.request import HookRequest
 from app.http.body import INLINE_BYTES, dataplane, encoding_of, first_headers, respond
 from app.http.model_request import Reply, WorkItem, read_limit
 from app.http.schemas import infer_documentation
@@ -152,16 +153,23 @@ class InferModelRequest:
         return len(body) <= INLINE_BYTES or not reads_all(body, self._head.content_type)
 
     def work_item(self, body: bytearray) -> WorkItem:
-        """Parse the body."""
-        return self._work_item(parse(body, self._head.content_type, self._plane.settings), body)
+        """Parse the body, or leave it to the model's hook."""
+        return self._work_item(self._parse(body), body)
+
+    def _parse(self, body: bytearray) -> Message:
+        content_type, settings, version = self._head.content_type, self._plane.settings, self.version
+        hooks = None if version is None or version.model is None else version.model.hooks
+        if hooks is None or not hooks.takes_requests:
+            return parse(body, content_type, settings)
+        asked = HookRequest(body=memoryview(body), content_type=content_type, max_pixels=settings.max_pixels)
+        return Message(decode=partial(hooks.inputs, asked))
 
     async def work_item_in_thread(self, body: bytearray) -> WorkItem:
         """Parse the body in a thread."""
         plane, version = self._plane, self.version
         if version is not None:
             plane.admit(version, self.deadline)
-        work = partial(parse, body, self._head.content_type, plane.settings)
-        return self._work_item(await plane.offload(work, self.deadline), body)
+        return self._work_item(await plane.offload(partial(self._parse, body), self.deadline), body)
 
     def _work_item(self, message: Message, body: bytearray) -> WorkItem:
         plane, head = self._plane, self._head
@@ -178,10 +186,16 @@ class InferModelRequest:
             outputs=merged.outputs,
             draw=media_type == PNG,
             parameters=merged.parameters,
-            is_light=body[0] in _LIGHT and len(body) <= (PLAIN_BYTES if body[0] == _NPY else LIGHT_BYTES),
+            is_light=_is_light(body),
             is_binary=media_type == NPY,
         )
         return WorkItem(version, work, _ENCODERS[media_type], self.deadline)
+
+
+def _is_light(body: bytearray) -> bool:
+    """Return whether decoding a body is cheap, whatever it contains."""
+    first = body[0] if body else 0
+    return first in _LIGHT and len(body) <= (PLAIN_BYTES if first == _NPY else LIGHT_BYTES)
 
 
 class _MergedParameters:

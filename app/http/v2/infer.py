@@ -15,6 +15,7 @@ from app.codec.message import read_version
 from app.errors import InvalidRequestError, RequestTooLargeError
 from app.http.body import INLINE_BYTES, dataplane, encoding_of, first_headers, respond
 from app.http.model_request import Reply, WorkItem, read_limit
+from app.keys import client_of, read_key
 from app.memory.reservation import charge
 from app.protocol.v2.inputs import prepare, request_deadline
 from app.protocol.v2.operations import cache_ports, find
@@ -51,6 +52,7 @@ class V2Head:
         given: the header with that offset.
         encoding: compression of the body.
         packing: compression of the answer, or None.
+        key: API key, or None.
     """
 
     name: str
@@ -60,6 +62,7 @@ class V2Head:
     given: str | None
     encoding: str
     packing: str | None
+    key: bytes | None
 
     @classmethod
     def of(cls, headers: Mapping[bytes, bytes], name: str, number: str | None) -> Self:
@@ -79,6 +82,7 @@ class V2Head:
             encoding=encoding_of(headers),
             # Most clients accept anything by default; one that names a single kind wants it.
             packing=packing if packing in _PACKED else None,
+            key=read_key(headers.items()),
         )
 
 
@@ -143,7 +147,8 @@ class V2ModelRequest:
     def _work_item(self, request: V2Request, size: int) -> WorkItem:
         model, packing, trace = self._model, self._head.packing, self._trace
         known_size = size if self._head.encoding == "identity" else None
-        plan, work = prepare(request, model, self._plane.settings, self._regions, size=known_size)
+        client = client_of(self._head.key)
+        plan, work = prepare(request, model, self._plane.settings, self._regions, client=client, size=known_size)
         if packing is not None:  # which takes time
             work = work._replace(is_light=False)
 

@@ -18,6 +18,7 @@ from app.images.config import PreprocessConfig
 from app.messages import brief, safe_text
 from app.models.folder.layout import CONFIG, MAX_VERSION, TAG_RULE, is_tag
 from app.models.folder.toml import check_links, problems, read_toml
+from app.models.sequences import SequencesConfig
 from app.scheduling.config import BatchingConfig
 from app.schema import Section
 from app.sound.config import SoundConfig
@@ -131,6 +132,9 @@ class ModelConfig(Section):
         default={},
         description="Outputs that are inputs of the next run: name of the output to name of the input.",
     )
+    sequences: SequencesConfig = Field(
+        default=SequencesConfig(), description="Limits of the sequences of a model with states."
+    )
     response_cache: ResponseCacheConfig | None = Field(
         default=None, description="Keep outputs for inputs that come again; without the table nothing is kept."
     )
@@ -223,6 +227,7 @@ def _keys() -> Set[str]:
         PreprocessConfig,
         TextConfig,
         SoundConfig,
+        SequencesConfig,
         ResponseCacheConfig,
         *(task.CONFIG for task in TASKS.values()),
     ]

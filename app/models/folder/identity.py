@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from app.hooks import HOOKS
 from app.models.folder.layout import (
     BIN,
     CONFIG,
@@ -24,9 +25,10 @@ from app.models.folder.layout import (
 )
 from app.models.folder.repository import FoundModel, ModelFiles, VersionFiles, pairs_in
 from app.pipelines.config import PIPELINE
+from app.text.text import TOKENIZER
 from app.text_files import FileIdentity, identity_of
 
-_FILES: Final = frozenset({PARAM, BIN, ONNX, *ONNX_DATA, MANIFEST, WARMUP})
+_FILES: Final = frozenset({PARAM, BIN, ONNX, *ONNX_DATA, MANIFEST, WARMUP, TOKENIZER, HOOKS})
 # Maximum number of files considered in a folder.
 _MAX_FILES: Final = 10_000
 

@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
+from app.hooks import HOOKS
 from app.python_files import import_file
 from app.settings import SettingsError
 
@@ -22,12 +23,14 @@ def load_plugins(plugins: Iterable[str]) -> None:
     """Import plugins, each once per process.
 
     Args:
-        plugins: names of modules, or paths of files (ending in ``.py`` or containing a slash).
+        plugins: names of modules, or paths of files (ending in ``.py`` or containing a slash); ``hooks.py`` is neither.
 
     Raises:
         SettingsError: a plugin is missing or fails; the message names it.
     """
     for plugin in plugins:
+        if plugin == HOOKS:  # allows files of this name beside models, which are imported with them
+            continue
         try:
             if plugin.endswith(".py") or os.sep in plugin:
                 _import_file(Path(plugin))

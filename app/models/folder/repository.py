@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import engine
 from app.errors import ConfigError
+from app.hooks import HOOKS
 from app.messages import quoted, safe_text
 from app.models.folder.config import MAX_VERSIONS, ModelConfig, read_config
 from app.models.folder.layout import (
@@ -52,7 +53,7 @@ class VersionFiles:
         param, bin: a pair; or an ONNX model and the file with its external tensors, if any.
         bundle: folder of both, if it is a bundle.
         warmup: inputs for the warm-up; None if the version has no folder of its own.
-        tokenizer: file of the tokenizer, where it would be; likewise.
+        tokenizer, hooks: files of the tokenizer and the hooks, where they would be; likewise.
         roots: folders that links may lead to; empty for files given by path.
     """
 
@@ -62,6 +63,7 @@ class VersionFiles:
     bundle: Path | None = None
     warmup: Path | None = None
     tokenizer: Path | None = None
+    hooks: Path | None = None
     roots: tuple[Path, ...] = ()
 
     def check_links(self) -> None:
@@ -70,7 +72,7 @@ class VersionFiles:
         Raises:
             ConfigError: it does.
         """
-        for path in (self.param, self.bin, self.bundle, self.warmup, self.tokenizer):
+        for path in (self.param, self.bin, self.bundle, self.warmup, self.tokenizer, self.hooks):
             if path is not None and self.roots:
                 check_links(path, self.roots)
 
@@ -285,6 +287,7 @@ def _versions(folder: Path, config: ModelConfig) -> Iterator[VersionFiles]:
             bin=folder / f"{name}{FLAT_BIN}",
             warmup=folder / WARMUP,
             tokenizer=folder / TOKENIZER,
+            hooks=folder / HOOKS,
         )
         return
     if not numbers and (folder / ONNX).exists():
@@ -314,7 +317,7 @@ def pairs_in(folder: Path) -> list[str]:
 
 def _version(number: int, folder: Path) -> VersionFiles:
     bundle = folder if engine.is_bundle(folder) else None
-    beside: dict[str, Any] = {"warmup": folder / WARMUP, "tokenizer": folder / TOKENIZER}
+    beside: dict[str, Any] = {"warmup": folder / WARMUP, "tokenizer": folder / TOKENIZER, "hooks": folder / HOOKS}
     if bundle is None and not (folder / PARAM).exists() and (folder / ONNX).exists():
         places = [folder / name for name in ONNX_DATA]
         place = next(filter(Path.exists, places), places[0])

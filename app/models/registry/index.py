@@ -55,6 +55,7 @@ def details(entry: Entry, store: Store, tell: Callable[[Version], VersionCounter
         "labels": None if entry.files.labels is None else list(entry.files.labels),
         "preprocess": _preprocess(current),
         "text": _text(current),
+        "sequences": _sequences(current),
         "batching": _batching(current),
         **steps,
         "versions": [_long(version, tell(version)) for version in entry.versions],
@@ -65,6 +66,12 @@ def _text(version: Version | None) -> dict[str, Any] | None:
     """Return the limit of a text in tokens, or None if the model takes no texts."""
     inputs = version.model.text_inputs if version is not None and isinstance(version.model, Model) else None
     return None if inputs is None else {"max_tokens": inputs.tokenizer.max_tokens}
+
+
+def _sequences(version: Version | None) -> dict[str, Any] | None:
+    """Return the number of sequences and their limits, or None if the model has no states."""
+    sequences = None if version is None or version.model is None else version.model.sequences
+    return None if sequences is None else {"active": sequences.active, **sequences.config.model_dump()}
 
 
 def _short(version: Version) -> dict[str, Any]:

@@ -315,8 +315,7 @@ def _load(
         words=files.words,
         threads=threads,
         settings=settings,
-        warmup=version.warmup,
-        tokenizer=version.tokenizer,
+        files=version,
     )
     stop.check()
     if settings.warmup:

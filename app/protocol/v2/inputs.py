@@ -19,10 +19,11 @@ from app.images.header_scan import format_of
 from app.memory.reservation import charge, check
 from app.messages import cut, quoted
 from app.models.request import LIGHT_BYTES, PLAIN_BYTES, InferRequest
+from app.models.sequences import SequenceStep
 from app.models.servable import Servable
 from app.protocol.v2.outputs import Plan, plan_outputs
 from app.protocol.v2.ports import BYTES, DYNAMIC, NAMES, WirePort, WirePorts, dtype_of, wire_ports
-from app.protocol.v2.request import RequestedOutput, RequestInput, V2Request, read_count
+from app.protocol.v2.request import RequestedOutput, RequestInput, V2Request, read_count, read_sequence
 from app.protocol.v2.shared_memory import DISABLED, MemoryRegions, RegionSlice
 from app.scheduling.job import DEFAULT_PRIORITY
 from app.settings import Settings
@@ -107,7 +108,8 @@ class Decoder:
             if port.name in found:
                 raise RefusedError(f"input '{port.name}' is given twice for model '{self._model}', expected once")
             found[port.name] = port
-        missing = [port.name for port in self._ports.inputs if port.name not in found]
+        states = self._signature.states
+        missing = [port.name for port in self._ports.inputs if port.name not in found and port.name not in states]
         if missing:
             raise RefusedError(
                 f"expected {len(self._ports.inputs)} inputs but got {len(sent)} inputs for model '{self._model}'. Got"
@@ -319,6 +321,7 @@ def prepare(
     settings: Settings,
     regions: MemoryRegions | None = None,
     *,
+    client: bytes = b"",
     size: int | None = None,
 ) -> tuple[Plan, InferRequest]:
     """Return the outputs of the answer, and the run that computes them.
@@ -328,10 +331,11 @@ def prepare(
         model: the model that runs.
         settings: limits.
         regions: shared-memory regions, or None.
+        client: identifies the client's key; sequences of different clients never meet.
         size: bytes of the request; None if they do not matter.
 
     Raises:
-        RefusedError: an output does not exist, or not in the requested form.
+        RefusedError: an output does not exist, or not in the requested form; or the sequence is not named correctly.
     """
     ports = wire_ports(model)
     plan = plan_outputs(request, ports, model.name, regions)
@@ -344,7 +348,23 @@ def prepare(
         is_light=size is not None and size <= _light_bytes(request),
         is_binary=all(_is_binary(request, wanted) for _, _, wanted in plan.rows),
         priority=read_count(request.parameters, "priority") or DEFAULT_PRIORITY,
+        sequence=None if model.sequences is None else _sequence(request, client, settings),
     )
+
+
+def _sequence(request: V2Request, client: bytes, settings: Settings) -> SequenceStep | None:
+    """Return the place of a request in its sequence, or None.
+
+    Raises:
+        RefusedError: a parameter is malformed, or several workers serve, which do not share states.
+    """
+    step = read_sequence(request.parameters, client)
+    if step is not None and settings.workers > 1:
+        raise RefusedError(
+            f"sequence_id: found with {settings.workers} workers, expected a server with one worker, because requests"
+            " may reach any of them"
+        )
+    return step
 
 
 def _light_bytes(request: V2Request) -> int:

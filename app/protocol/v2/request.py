@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 from app.codec.json_body import parse_request_json
 from app.errors import RefusedError
 from app.messages import brief, cut
+from app.models.sequences import SequenceStep
 from app.protocol.v2.shared_memory import REGION, RegionSlice, read_slice
 from app.settings import Settings
 
@@ -21,6 +22,7 @@ _MAX_DIGITS: Final = 18
 _MAX_ITEMS: Final = 10_000
 # Characters of a name, a datatype or an id, which are handled on the event loop.
 _MAX_TEXT: Final = 10_000
+_MAX_SEQUENCE_ID: Final = 256
 _SOURCES: Final = ("data", "binary_data_size", REGION)
 _NONE: Final[Mapping[str, Any]] = {}
 
@@ -250,3 +252,27 @@ def read_count(parameters: Mapping[str, Any], key: str) -> int | None:
     if value is not None and (type(value) is not int or not 0 <= value < 2**64):
         raise RefusedError(f"Unable to parse '{key}': found {brief(value)}, expected a whole number")
     return value
+
+
+def read_sequence(parameters: Mapping[str, Any], client: bytes) -> SequenceStep | None:
+    """Return the place of a request in its sequence, or None if it belongs to none.
+
+    Args:
+        parameters: of the request. As in Triton, a ``sequence_id`` of 0 or an empty text means none.
+        client: identifies the client's key.
+
+    Raises:
+        RefusedError: a parameter has another type, or the id is missing.
+    """
+    id_ = parameters.get("sequence_id")
+    is_number = type(id_) is int and 0 <= id_ < 2**64
+    is_text = isinstance(id_, str) and len(id_) <= _MAX_SEQUENCE_ID
+    if id_ is not None and not is_number and not is_text:
+        raise RefusedError(
+            f"Unable to parse 'sequence_id': found {brief(id_)}, expected a whole number, or a text of at most"
+            f" {_MAX_SEQUENCE_ID} characters"
+        )
+    is_start, is_end = (read_flag(parameters, f"sequence_{end}") or False for end in ("start", "end"))
+    if not id_ and (is_start or is_end):
+        raise RefusedError("the request has sequence_start or sequence_end, expected 'sequence_id' with it")
+    return SequenceStep(client, id_, is_start, is_end) if id_ else None

@@ -13,7 +13,6 @@ from app.schema import Body, Section
 from app.tasks.sounds.sound_task import SoundTask, Window
 from app.tasks.task import Prediction, TaskContext
 
-
 # Windows with more padding than the rest are left out, unless there is no other; as Resemblyzer does.
 _COVERAGE: Final = 0.75
 
