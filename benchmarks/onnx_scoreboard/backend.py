@@ -21,13 +21,18 @@ class PreparedModel(BackendRep):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model.onnx"
             path.write_bytes(model.SerializeToString())
-            self._session = engine.Session(engine.load(path), threads=1, cache=None)
+            graph = engine.load(path)
+        self._session = engine.Session(graph, threads=1, cache=None)
+        self._operands = [port.operand for port in graph.outputs]
         self._are_lists = [_is_list(output.type) for output in model.graph.output]
 
     def run(self, inputs: Sequence[Any], **options: Any) -> tuple[Any, ...]:
         """Return the outputs; a session lists the items of a sequence one by one."""
+        if self._are_lists.count(True) > 1:  # of unknown lengths: a tap gives the items of a sequence together
+            taps = self._session.run(list(inputs), taps=self._operands).taps
+            return tuple(taps[name] for name in self._operands)
         found = self._session.run(list(inputs))
-        if self._are_lists.count(True) != 1:
+        if True not in self._are_lists:
             return tuple(found)
         first = self._are_lists.index(True)
         last = len(found) - (len(self._are_lists) - 1 - first)
