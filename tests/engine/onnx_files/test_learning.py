@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import engine
+from engine.compiler.lowering.rules.learning import trees as trees_rule
 from engine.errors import EngineError
 from tests.engine.onnx_files.models import expected, model, node, save, value
 
@@ -60,7 +61,7 @@ MODES = ("BRANCH_LEQ", "BRANCH_GT", "BRANCH_EQ")
 
 
 def random_nodes(
-    random: Any, trees: int, features: int, modes: Sequence[str] = MODES
+    random: Any, trees: int, features: int, modes: Sequence[str] = MODES, depth: int = 5
 ) -> tuple[dict[str, Any], list[tuple[int, int]]]:
     """Nodes of trees of any shape, in the order of a walk; and their leaves."""
     rows: list[Any] = []
@@ -78,7 +79,7 @@ def random_nodes(
         return place
 
     for tree in range(trees):
-        grow(tree, len(rows), 5)
+        grow(tree, len(rows), depth)
     names = ["treeids", "nodeids", "featureids", "values", "modes", "truenodeids", "falsenodeids"]
     names.append("missing_value_tracks_true")
     lists = {f"nodes_{name}": list(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
@@ -118,6 +119,28 @@ def test_trees_of_one_comparison_have_a_kernel(
         reference = engine.Session(session.graph, backend="reference")
         for rows in (67, 1, 0, 7, 64):
             np.testing.assert_allclose(session.run([x[:rows]])[0], reference.run([x[:rows]])[0], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("columns", [trees_rule._MAX_COLUMNS, 3])
+@pytest.mark.parametrize(("trees", "rows"), [(2, 40), (11, 5), (11, 33)])
+def test_trees_with_more_leaves_than_first_exits_are_walked_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trees: int, rows: int, columns: int
+) -> None:
+    """With ``columns`` below the number of features, trees are walked from their roots."""
+    monkeypatch.setattr(trees_rule, "_MAX_COLUMNS", columns)
+    random = np.random.default_rng(trees)
+    nodes, leaves = random_nodes(random, trees, 4, ["BRANCH_LEQ"], depth=9)
+    assert len(leaves) > 40 * trees
+    x = random.normal(size=(rows, 4)).astype(np.float32)
+    x[::5, 2] = np.nan
+    proto = learned("TreeEnsembleRegressor", {"x": x}, **nodes, **leaf_lists(random, leaves, "target", 1), n_targets=1)
+    check(tmp_path, proto, {"x": x})
+    with closing(
+        engine.Session(engine.load(save(tmp_path, proto)), backend="compiled", threads=2, cache=None)
+    ) as session:
+        found = session.run([x])[0]
+        expected = engine.Session(session.graph, backend="reference").run([x])[0]
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("aggregate", ["SUM", "AVERAGE", "MIN", "MAX"])
