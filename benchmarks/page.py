@@ -38,6 +38,13 @@ SECTIONS: Final[dict[str, tuple[str, str]]] = {
         "From the first request on, the compile cache as stated. A ratio is the faster rival's quantile divided by "
         "ours.",
     ),
+    "random_size_costs": (
+        "Dynamic sizes: what they cost",
+        "The same networks with the sizes of their example fixed are the other side of each ratio. A new size is the "
+        "extra time of its first run. The last columns are the p99 of another session, which runs MobileNetV3-small "
+        "every 5 ms, while a thread runs forty sizes, divided by its p99 alone: sizes of a session that has compiled "
+        "nothing yet, new sizes for a template, and the same sizes again.",
+    ),
     "random_lines": ("Dynamic sizes: ten thousand lines of text of random width", "RSS must not grow."),
     "random_pictures": ("Dynamic sizes: ten thousand pictures of random height and width", "RSS must not grow."),
     "formats": (
@@ -103,6 +110,7 @@ SECTIONS: Final[dict[str, tuple[str, str]]] = {
 COMMANDS: Final[dict[str, tuple[str, ...]]] = {
     "networks": ("bench_graph --networks vision transformers recurrent others awkward --output {raw}/networks",),
     "random_sizes": ("random_sizes --cache filled --save random_sizes",),
+    "random_size_costs": ("random_sizes.costs --save random_size_costs",),
     "random_lines": ("random_shapes --save random_lines",),
     "random_pictures": ("random_shapes --pictures mobilenet_v3_small --save random_pictures",),
     "formats": ("formats --save formats",),

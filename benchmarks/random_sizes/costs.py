@@ -4,7 +4,7 @@
 
 * new size: first run of a size minus the second one, when a template is valid for it (median)
 * own shape: run time at the shape of the example, dynamic sizes divided by fixed ones, in turns
-* start: seconds from the file to the first answer, with an empty and with a filled compile cache
+* start: seconds from the file to the first answer in a new process, with an empty and with a filled compile cache
 * burst: p99 of another session in the process, which runs every 5 ms, while a thread runs forty new sizes, divided by
   its p99 alone: in a fresh session that compiles, in one with a template, and for these forty sizes again, which is
   what sharing the process costs
@@ -15,6 +15,8 @@ All sessions have one thread.
 from __future__ import annotations
 
 import argparse
+import os
+import subprocess
 import sys
 import tempfile
 import threading
@@ -30,7 +32,7 @@ import numpy as np
 
 import engine
 from benchmarks.files import default_folder
-from benchmarks.machine import describe
+from benchmarks.machine import ROOT, describe
 from benchmarks.random_sizes.networks import OPEN_NETWORKS, OpenNetwork, export_missing
 from benchmarks.raw import Result
 from benchmarks.report import table
@@ -63,7 +65,7 @@ def load(network: OpenNetwork, path: Path, *, is_fixed: bool) -> engine.RuntimeG
     return graph.rebuilt(replace(graph.source, annotations=annotations, size_names={}))
 
 
-def session_of(graph: engine.RuntimeGraph, cache: Path | None = None) -> engine.Session:
+def session_of(graph: engine.RuntimeGraph, cache: str | None = None) -> engine.Session:
     """Return a session with one thread that waits for what it compiles."""
     return engine.Session(graph, backend="compiled", threads=1, cache=cache)
 
@@ -102,10 +104,19 @@ def turns_s(sessions: Sequence[engine.Session], x: Array) -> list[list[float]]:
     return found
 
 
-def start_s(network: OpenNetwork, path: Path, cache: Path | None, *, is_fixed: bool) -> float:
-    """Return the seconds from the file to the first answer."""
+def start_s(name: str, path: Path, cache: Path, *, is_fixed: bool) -> float:
+    """Return the seconds from the file to the first answer in a process of its own."""
+    call = f"first_answer_s({name!r}, {str(path)!r}, {is_fixed})"
+    command = f"from benchmarks.random_sizes.costs import first_answer_s; print({call})"
+    environ = {**os.environ, "XDG_CACHE_HOME": str(cache)}
+    return float(subprocess.check_output([sys.executable, "-c", command], cwd=ROOT, env=environ, text=True))
+
+
+def first_answer_s(name: str, path: str, is_fixed: bool) -> float:
+    """Return the seconds from the file to the first answer in this process."""
+    network = OPEN_NETWORKS[name]
     x = network.input_of(network.network.shape)
-    return seconds(lambda: session_of(load(network, path, is_fixed=is_fixed), cache).run([x]))
+    return seconds(lambda: session_of(load(network, Path(path), is_fixed=is_fixed), "auto").run([x]))
 
 
 class Neighbour:
@@ -139,23 +150,27 @@ def bursts(network: OpenNetwork, path: Path, session: engine.Session, neighbour:
         inputs = [network.input_of(each) for each in shapes[start : start + BURST]]
         fresh = engine.Session(load(network, path, is_fixed=False), threads=1, cache=None)
         for kind, user in (("fresh", fresh), ("new", session), ("known", session)):
-            times[kind] += neighbour.times_s(lambda user=user, inputs=inputs: [user.run([each]) for each in inputs])
+            times[kind] += neighbour.times_s(partial(_run_all, user, inputs))
         fresh.close()
         times["alone"] += neighbour.times_s(lambda: time.sleep(ALONE_S))
     p99 = {kind: float(np.quantile(found, 0.99)) for kind, found in times.items()}
     return {kind: p99[kind] / p99["alone"] for kind in ("fresh", "new", "known")}
 
 
+def _run_all(session: engine.Session, inputs: Sequence[Array]) -> None:
+    for each in inputs:
+        session.run([each])
+
+
 def measure(name: str, folder: Path, sizes: int, neighbour: Neighbour) -> dict[str, Any]:
     """Return the costs of one network."""
     network, path = OPEN_NETWORKS[name], folder / name / "model.onnx"
-    start_s(network, path, None, is_fixed=True)  # imports
     starts = {}
     for is_fixed in (False, True):
         kind = "fixed" if is_fixed else "dynamic"
         with tempfile.TemporaryDirectory() as cache:
             for how in ("cold", "warm"):
-                starts[f"{kind}_{how}_s"] = start_s(network, path, Path(cache), is_fixed=is_fixed)
+                starts[f"{kind}_{how}_s"] = start_s(name, path.resolve(), Path(cache), is_fixed=is_fixed)
     sessions = [session_of(load(network, path, is_fixed=is_fixed)) for is_fixed in (False, True)]
     session = sessions[0]
     own_s = turns_s(sessions, network.input_of(network.network.shape))
