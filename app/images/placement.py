@@ -55,8 +55,9 @@ class Placement(NamedTuple):
         return clipped.reshape(-1, 4)
 
     def points(self, points: NDArray[np.floating]) -> NDArray[np.floating]:
-        """Return points (..., 2) in canvas pixels as picture pixels; they may lie outside of the picture."""
-        moved: NDArray[np.floating] = (points + np.asarray(self.origin)) / self.resized * self.picture
+        """Return points (..., 2) in canvas pixels as picture pixels in the same dtype; they may lie outside of it."""
+        origin, resized, picture = np.array((self.origin, self.resized, self.picture), points.dtype)
+        moved: NDArray[np.floating] = (points + origin) / resized * picture
         return moved
 
     @property

@@ -66,7 +66,50 @@ def sizes() -> dict[str, Any]:
     return {"pictures": pictures, "lines": lines, "line_sizes": np.array(batches), **found}
 
 
-RECORDS: dict[str, Callable[[], dict[str, Any]]] = {"ctc": ctc, "sizes": sizes}
+def dbnet() -> dict[str, Any]:
+    """Needs rapidocr and opencv: boxes of DBPostProcess, sorted by TextDetector, for maps of few and many texts.
+
+    Maps are multiples of 1/255, and stored as bytes.
+    """
+    import cv2
+    from rapidocr.ch_ppocr_det.main import TextDetector
+    from rapidocr.ch_ppocr_det.utils import DBPostProcess
+
+    found: dict[str, Any] = {}
+    cases = [
+        (0, 0, 1.0),
+        (1, 0, 1.0),
+        (3, 0, 0.5),
+        (40, 0, 2.0),
+        (90, 0, 1.37),
+        (12, 6, 1.0),
+        (25, 15, 1.61),
+        (9, 90, 1.0),
+    ]
+    for number, (texts, angle, scale) in enumerate(cases):
+        size = (int(RNG.integers(6, 14)) * 32, int(RNG.integers(6, 16)) * 32)  # height, width
+        drawn = np.zeros(size, np.float32)
+        for _ in range(texts):
+            center, sides = RNG.uniform((0, 0), size[::-1]), RNG.uniform((8, 5), (size[1] / 4, 26))
+            corners = cv2.boxPoints((tuple(center), tuple(sides), RNG.uniform(-angle, angle) if angle else 0.0))
+            cv2.fillPoly(drawn, [corners.astype(np.int32)], float(RNG.uniform(0.4, 1)))
+        blurred = cv2.GaussianBlur(drawn, (5, 5), 0)
+        pixels = np.rint(255 * np.clip(blurred + (blurred > 0) * RNG.normal(0, 0.02, size), 0, 1)).astype(np.uint8)
+        dilation, picture = number % 2 == 0, np.rint(np.multiply(size, scale)).astype(int)
+        decode = DBPostProcess(thresh=0.3, box_thresh=0.5, unclip_ratio=1.6, use_dilation=dilation)
+        boxes, scores = decode(pixels[None, None].astype(np.float32) / 255, tuple(picture.tolist()))
+        known = {tuple(box.ravel()): score for box, score in zip(boxes, scores, strict=True)}
+        ordered = TextDetector.sorted_boxes(boxes)
+        found |= {
+            f"map{number}": pixels,
+            f"picture{number}": picture[::-1],
+            f"boxes{number}": np.asarray(ordered, np.int32).reshape(-1, 4, 2),
+            f"scores{number}": np.array([known[tuple(box.ravel())] for box in ordered]),
+        }
+    return found
+
+
+RECORDS: dict[str, Callable[[], dict[str, Any]]] = {"ctc": ctc, "sizes": sizes, "dbnet": dbnet}
 
 
 if __name__ == "__main__":

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.tasks.images.detection import overlap, suppress, to_corners
+from app.tasks.images.detection.boxes import overlap, suppress, to_corners
 
 CORNER = st.tuples(*[st.integers(0, 6)] * 4)
 BOXES = st.lists(CORNER, min_size=1, max_size=8)
-BLOCK = "app.tasks.images.detection._BLOCK"
+BLOCK = "app.tasks.images.detection.boxes._BLOCK"
 
 
 def sorted_corners(rows: list[tuple[int, ...]]) -> np.ndarray:

@@ -9,7 +9,8 @@ import pytest
 
 from app.errors import ConfigError
 from app.images.placement import Placement
-from app.tasks.images.detection import DetectionTask, to_corners
+from app.tasks.images.detection import DetectionTask
+from app.tasks.images.detection.boxes import to_corners
 from tests.app.tasks.build import task_of
 
 CANVAS = Placement.identity((100, 50))

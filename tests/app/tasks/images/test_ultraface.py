@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from app.images.decode import Picture
-from app.tasks.images.detection import overlap
+from app.tasks.images.detection.boxes import overlap
 from tests.app.client import Client, serving
 from tests.app.pictures import npy
 

@@ -1,0 +1,134 @@
+"""Candidates: boxes with class scores as a network gives them, and their selection."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.errors import ConfigError
+from app.images.placement import Placement
+from app.tasks.images.detection.boxes import Floats, suppress, to_corners
+from app.tasks.images.detection.config import DetectionConfig
+from app.tasks.images.detection.decoder import Decoder
+from app.tasks.task import Outputs, Prediction, TaskContext, check_items, rounded
+
+# Limit for a threshold of 0, which all candidates pass; only the best matter.
+_MAX_CANDIDATES: Final = 30_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidates:
+    """Boxes (N, anchors, 4) in the config's format, scores (N, anchors, classes), and objectness (N, anchors) or None.
+
+    Scores are still to be multiplied with objectness.
+    """
+
+    boxes: NDArray[Any]
+    scores: NDArray[Any]
+    objectness: NDArray[Any] | None = None
+
+
+class CandidateDecoder(Decoder):
+    """Decoder of outputs that hold boxes and class scores of anchors.
+
+    Class attributes:
+        BOX_FORMAT, NORMALIZED, MULTI_LABEL: defaults of the keys box_format, normalized and multi_label.
+    """
+
+    BOX_FORMAT = "cxcywh"
+    NORMALIZED = False
+    MULTI_LABEL = False
+
+    def completed(self, config: DetectionConfig) -> DetectionConfig:
+        """Return the config with the decoder's defaults."""
+        defaults = {"box_format": self.BOX_FORMAT, "normalized": self.NORMALIZED, "multi_label": self.MULTI_LABEL}
+        return config.model_copy(update={key: value for key, value in defaults.items() if getattr(config, key) is None})
+
+    def predict(
+        self, outputs: Outputs, placements: Sequence[Placement], config: DetectionConfig, context: TaskContext
+    ) -> list[list[Prediction]]:
+        """Return the boxes of each item, highest score first."""
+        found = self.decode(outputs, config, None if context.labels is None else len(context.labels))
+        context.check_labels(found.scores.shape[2])
+        check_items(len(found.boxes), placements)
+        with np.errstate(all="ignore"):  # overflows to infinity are dropped below
+            return [_selected(found, item, placement, config, context) for item, placement in enumerate(placements)]
+
+    @abstractmethod
+    def decode(self, outputs: Outputs, config: DetectionConfig, labels: int | None) -> Candidates:
+        """Return the candidates of all items, as views of the outputs where possible.
+
+        Args:
+            outputs: outputs of the network by name.
+            config: config of the task.
+            labels: number of labels, or None.
+
+        Raises:
+            ConfigError: an output does not have the shape that the decoder expects.
+        """
+
+
+def one_output(outputs: Outputs, config: DetectionConfig, form: str, *, least: int, axis: int) -> NDArray[Any]:
+    """Return the output that the config names, of three dimensions.
+
+    Raises:
+        ConfigError: it has another shape, or fewer than ``least`` values along the axis.
+    """
+    found = outputs[str(config.output)]
+    if found.ndim != 3 or found.shape[axis] < least:
+        raise ConfigError(f"output '{config.output}': found shape {list(found.shape)}, expected {form}")
+    return found
+
+
+def _selected(
+    found: Candidates, item: int, placement: Placement, config: DetectionConfig, context: TaskContext
+) -> list[Prediction]:
+    objectness = None if found.objectness is None else found.objectness[item]
+    anchors, classes, scores = passing(found.scores[item], objectness, config)
+    boxes = to_corners(found.boxes[item][anchors].astype(np.float64), str(config.box_format))
+    corners = boxes * (np.tile(placement.canvas, 2) if config.normalized else 1.0)
+    inside = placement.to_picture(corners)
+    real = np.isfinite(corners).all(axis=1) & (inside[:, 2] > inside[:, 0]) & (inside[:, 3] > inside[:, 1])
+    corners, inside, classes, scores = corners[real], inside[real], classes[real], scores[real]
+    kept = suppress(corners, scores, classes, config.iou_threshold, config.max_detections)
+    return [
+        {
+            "label": context.label(int(classes[index])),
+            "score": rounded(float(scores[index])),
+            "index": int(classes[index]),
+            "box": [round(float(side), 2) for side in inside[index]],
+        }
+        for index in kept
+    ]
+
+
+def passing(
+    scores: NDArray[Any], objectness: NDArray[Any] | None, config: DetectionConfig
+) -> tuple[NDArray[np.intp], NDArray[np.intp], Floats]:
+    """Return anchor, class and score of all finite scores that reach the threshold, best first.
+
+    Args:
+        scores: (anchors, classes).
+        objectness: (anchors,), a factor of at most 1, so that the classes of most anchors can be skipped.
+        config: config of the task.
+    """
+    anchors = np.arange(len(scores))
+    if objectness is not None:
+        anchors = np.flatnonzero(objectness >= config.score_threshold)
+        scores = scores[anchors] * objectness[anchors, None]
+    passes = (scores >= config.score_threshold) & (scores < np.inf)
+    if config.background != "none":
+        passes[:, config.background : config.background + 1] = False
+    if config.multi_label:
+        rows, classes = np.nonzero(passes)
+    else:
+        rows = np.flatnonzero(passes.any(axis=1))
+        classes = np.where(passes[rows], scores[rows], -np.inf).argmax(axis=1)
+    values = scores[rows, classes].astype(np.float64)
+    best = np.argsort(-values, kind="stable")[:_MAX_CANDIDATES]
+    return anchors[rows[best]], classes[best], values[best]

@@ -1,0 +1,18 @@
+"""Table of decoders: ``decoder`` in the table [detection] to the object that implements it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from app.tasks.images.detection.dbnet import DBNet
+from app.tasks.images.detection.decoder import Decoder
+from app.tasks.images.detection.scores_boxes import ScoresBoxes
+from app.tasks.images.detection.yolov5 import YoloV5
+from app.tasks.images.detection.yolov8 import YoloV8
+
+DECODERS: Final[dict[str, Decoder]] = {
+    "scores_boxes": ScoresBoxes(),
+    "yolov5": YoloV5(),
+    "yolov8": YoloV8(),
+    "dbnet": DBNet(),
+}
