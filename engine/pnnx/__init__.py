@@ -3,7 +3,7 @@
 graph = read("model.pnnx.param")                 # and model.pnnx.bin, as they are now
 write(graph, "copy.pnnx.param", "copy.pnnx.bin")
 
-Reading: files -> param (line, values, shapes) and archive -> weights. Writing: printer and archive.
+Reading: files -> param (line, values, shapes) and archive -> pair. Writing: printer and archive.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from app.process.banner import banner, example
+from app.process.uvicorn_server import banner, example
 from tests.app.client import serving
 from tests.app.pictures import png
 from tests.app.sample_models import elementwise, through, write_classifier, write_model

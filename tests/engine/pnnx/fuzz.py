@@ -19,7 +19,7 @@ from pathlib import Path
 from engine import pnnx
 from engine.errors import ModelFormatError
 from engine.pnnx.archive import write_archive
-from engine.pnnx.weights import pack_members
+from engine.pnnx.pair import pack_members
 from tests.engine.pnnx.build import members, param, save
 
 # Bytes a read may take: so many for each byte of the files, and so many in any case.

@@ -11,8 +11,8 @@ import pytest
 
 from engine import pnnx
 from engine.errors import WeightsError
+from engine.pnnx.pair import Weights
 from engine.pnnx.shapes import Declaration
-from engine.pnnx.weights import Weights
 from engine.tensor import BFLOAT16, DTYPES, Array
 from tests.engine.pnnx.build import Entry, archive, pair, save
 

@@ -1,6 +1,7 @@
 """Functions of float64 and int64 vectors by name; smaller integers are widened for computing and truncated on store.
 
-A truth value is 1 or 0 and keeps its mask, as for float32 vectors.
+A truth value is 1 or 0 and keeps its mask, as for float32 vectors. Processors trap on integer divisions by 0 and of the
+least integer by -1, so these are never executed: a division by 0 gives 0, as in numpy; one by -1 negates and wraps.
 """
 
 from __future__ import annotations
@@ -13,10 +14,54 @@ from engine.compiler.kernels.functions import (
     double_logarithm,
     double_special,
     exponential,
-    integer_division,
 )
 from engine.compiler.kernels.functions.comparison import Truth
 from engine.compiler.kernels.functions.math import SHARED
+
+
+def truncated(f: Function, a: Value, b: Value) -> Value:
+    """Emit a / b rounded towards zero."""
+    return _divided(f, a, b)[0]
+
+
+def floored(f: Function, a: Value, b: Value) -> Value:
+    """Emit a / b rounded down."""
+    ratio, left = _divided(f, a, b)
+    return f.select(_goes_down(f, left, b), f.binary("sub", ratio, constant(1, a.type)), ratio)
+
+
+def fmod(f: Function, a: Value, b: Value) -> Value:
+    """Emit the remainder of a / b rounded towards zero; it has the sign of a."""
+    return f.binary("srem", a, _harmless(f, b))
+
+
+def remainder(f: Function, a: Value, b: Value) -> Value:
+    """Emit the remainder of a / b rounded down; it has the sign of b."""
+    left = fmod(f, a, b)
+    return f.select(_goes_down(f, left, b), f.binary("add", left, b), left)
+
+
+def _harmless(f: Function, b: Value) -> Value:
+    """Emit a divisor with 0 and -1 replaced by 1: the remainder is 0 as well."""
+    above = f.binary("add", b, constant(1, b.type))
+    return f.select(f.compare("ult", above, constant(2, b.type)), constant(1, b.type), b)
+
+
+def _divided(f: Function, a: Value, b: Value) -> tuple[Value, Value]:
+    """Emit a / b rounded towards zero, and the remainder."""
+    zero, divisor = constant(0, b.type), _harmless(f, b)
+    ratio = f.binary("sdiv", a, divisor)
+    left = f.binary("sub", a, f.binary("mul", ratio, divisor))
+    ratio = f.select(f.compare("eq", b, constant(-1, b.type)), f.binary("sub", zero, a), ratio)
+    return f.select(f.compare("eq", b, zero), zero, ratio), left
+
+
+def _goes_down(f: Function, left: Value, b: Value) -> Value:
+    """Emit whether the quotient rounded towards zero exceeds the exact one."""
+    zero = constant(0, b.type)
+    differs = f.compare("slt", f.binary("xor", left, b), zero)
+    return f.binary("and", f.compare("ne", left, zero), differs)
+
 
 _ORDERS = {"eq": "eq", "ne": "ne", "lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge"}
 """Comparison -> LLVM's predicate for integers."""
@@ -123,10 +168,10 @@ INTEGERS: Mapping[str, Callable[..., Value]] = {
     "relu": lambda f, x: _larger(f, x, constant(0, x.type)),
     "clip": _between,
     "sign": _sign,
-    "floor_divide": integer_division.floored,
-    "divide": integer_division.truncated,
-    "remainder": integer_division.remainder,
-    "fmod": integer_division.fmod,
+    "floor_divide": floored,
+    "divide": truncated,
+    "remainder": remainder,
+    "fmod": fmod,
     "cube": lambda f, x: f.binary("mul", f.binary("mul", x, x), x),
     **dict.fromkeys(("floor", "ceil", "round", "trunc"), _as_it_is),
     "signbit": lambda f, x: as_truth(f, f.compare("slt", x, constant(0, x.type)), x.type),
@@ -142,7 +187,6 @@ DIVISIONS = frozenset({"floor_divide", "divide", "remainder", "fmod"})
 """Functions that raise for a divisor of 0 in PyTorch."""
 RING = frozenset({"add", "sub", "mul", "square", "cube", "neg", "and", "or", "xor"})
 """Functions whose low bits depend only on low bits: truncating once after many of them is enough."""
-
 
 _BY_OWN_NAMES: tuple[Callable[..., Value], ...] = (
     double_logarithm.log, double_logarithm.log2, double_logarithm.log10, double_logarithm.log1p,
