@@ -27,7 +27,6 @@ SAMPLES = {sample.id: sample for sample in all_samples("layers")}
         ("resample-aten_upsample_bicubic2d_aa", "aten::_upsample_bicubic2d_aa"),
         ("conv-F_conv2d", "F.conv2d"),
         ("conv-F_conv_transpose2d", "F.conv_transpose2d"),
-        ("comparison-isclose_integers", "aten::isclose"),
     ],
 )
 def test_it_has_a_kernel(sample: str, type: str, tmp_path: Path) -> None:

@@ -67,21 +67,6 @@ def lower_logic(context: Context) -> Lowered:
     return typed_map(context, apply(name, *_operand_terms(operands)), operands, domain)
 
 
-@kernels_for(comparison.IsClose)
-def lower_is_close(context: Context) -> Lowered:
-    """Lower isclose: abs(x - y) <= atol + abs(rtol * y)."""
-    layer, operands = context.layer(comparison.IsClose), operands_of(context, 2)
-    dtype = np.promote_types(_dtypes(operands)[0], FLOAT32)
-    x, y = Operand(0), Operand(1)
-    difference = apply("sub", x, y)
-    allowed = apply("add", layer.atol, apply("abs", apply("mul", layer.rtol, y)))
-    is_near = apply("logical_and", apply("isfinite", difference), apply("le", apply("abs", difference), allowed))
-    tree = apply("logical_or", apply("eq", x, y), is_near)
-    if layer.equal_nan:
-        tree = apply("logical_or", tree, apply("logical_and", apply("isnan", x), apply("isnan", y)))
-    return typed_map(context, tree, operands, domain_of(dtype))
-
-
 @kernels_for(logical.BitwiseNot)
 def lower_bitwise_not(context: Context) -> Lowered:
     """Lower bitwise not, or logical not of booleans."""

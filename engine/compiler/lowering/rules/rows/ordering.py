@@ -1,4 +1,4 @@
-"""Sorted order: sorting, top-k, medians, quantiles, searches in sorted rows, histograms."""
+"""Sorted order: sorting, top-k, medians, searches in sorted rows, histograms."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from engine.compiler.kernels.elements import TYPES
-from engine.compiler.kernels.expr import Expr, Operand, apply
+from engine.compiler.kernels.expr import Operand, apply
 from engine.compiler.kernels.ordering.binary_search import BinarySearch
 from engine.compiler.kernels.ordering.sorting import SORTED, Sorting
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, derived
-from engine.compiler.storage import FLOAT32, View, constant, row_major
+from engine.compiler.storage import View, constant, row_major
 from engine.layers.definition.layer import Layer
 from engine.layers.operands.axes import checked_axis
 from engine.layers.operands.precision import INT64
-from engine.layers.sorting.order_statistics import Median, Quantile
+from engine.layers.sorting.order_statistics import Median
 from engine.layers.sorting.searching import Bucketize, Histogram, SearchSorted
 from engine.layers.sorting.sorting import ArgSort, KthValue, Sort, TopK
 from engine.tensor import dtype_name
@@ -134,46 +134,6 @@ def given(context: Context, results: Sequence[View], steps: Sequence[KernelStep]
             raise NotLoweredError("its result is known only at run time")
         views[output.name] = derived(view, view.meta.reshape(spec.sizes))
     return Lowered(views=views, steps=steps)
-
-
-BELOW, ABOVE, LAST = Operand(0), Operand(1), Operand(2)
-
-
-@kernels_for(Quantile)
-def lower_quantile(context: Context) -> Lowered:
-    """Lower the quantile of every requested share."""
-    layer, q, x = context.layer(Quantile), context.argument(1), context.tensor(0)
-    if not isinstance(q, float | int | np.ndarray) or layer.ignores_nan or not x.shape:
-        raise NotLoweredError("its quantiles are known only at run time, or it ignores NaN")
-    shares = np.asarray(q, np.float64).reshape(-1)
-    if not shares.size or not ((shares >= 0) & (shares <= 1)).all():
-        raise NotLoweredError("its quantiles are empty or outside of 0 to 1")
-    composition = Composition(context)
-    elements, _, steps = ordered(context, layer.dim)
-    composition.steps.extend(steps)
-    axis = 0 if layer.dim is None else checked_axis(layer.dim, len(x.shape))
-    rows = elements.meta.moveaxis(axis, -1).at_least(2)
-    target = row_major([len(shares), *rows.shape[:-1]], FLOAT32)
-    for number, share in enumerate(shares):
-        low, high, tree = _between(layer, float(share) * (rows.shape[-1] - 1))
-        views = [derived(elements, rows[..., place]) for place in (low, high, rows.shape[-1] - 1)]
-        tree = apply("where", apply("isnan", LAST), float("nan"), tree)
-        composition.map(tree, *views, target=derived(target, target.meta[number]))
-    result = composition.as_result(target)
-    return context.lowered(result, *composition.steps)
-
-
-def _between(layer: Quantile, at: float) -> tuple[int, int, Expr]:
-    """Return the sorted positions around a fractional one, and the value there."""
-    low, high = math.floor(at), math.ceil(at)
-    if layer.interpolation in ("lower", "higher", "nearest"):
-        place = {"lower": low, "higher": high, "nearest": round(at)}[layer.interpolation]
-        return place, place, BELOW
-    weight = np.float32(0.5 if layer.interpolation == "midpoint" else at - low)
-    way = apply("sub", ABOVE, BELOW)
-    if weight < 0.5:
-        return low, high, apply("add", BELOW, apply("mul", way, float(weight)))
-    return low, high, apply("sub", ABOVE, apply("mul", way, float(np.float32(1) - weight)))
 
 
 @kernels_for(SearchSorted)

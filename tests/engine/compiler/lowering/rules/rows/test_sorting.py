@@ -97,18 +97,13 @@ def test_middles(level: str, columns: int) -> None:
         np.testing.assert_array_equal(places.view(np.int64)[:, :1], wanted)
 
 
-@pytest.mark.parametrize("dim", [0, -1, None])
-def test_quantiles_and_medians_of_all(dim: int | None) -> None:
+def test_medians_of_all() -> None:
     x = RANDOM.standard_normal((3, 5, 33)).astype(np.float32)
     x[0, 0, 0], x[1, :, 4] = np.inf, -np.inf
     gaps = np.where(RANDOM.random(x.shape) < 0.02, np.nan, x).astype(np.float32)
     for values in (x, gaps):
         for type_ in ("aten::median", "aten::nanmedian"):
             assert_lowered(values, op(type_, "it", "0", "1"))
-        for way in ("linear", "lower", "higher", "nearest", "midpoint"):
-            for q in (0.0, 0.3, 1.0):
-                given = {"dim": dim, "keepdim": dim == 0, "interpolation": way}
-                assert_lowered(values, op("torch.quantile", "it", "0", "1", q=q, **given))
 
 
 def assert_lowered(x: np.ndarray, layer: Operator) -> None:
