@@ -27,6 +27,7 @@ from app.signature import Signature, describe
 # Names of the steps whose predictions are gone through, outermost first; empty for the request's own items.
 Level: TypeAlias = tuple[str, ...]
 ROOT: Final[Level] = ()
+Kind: TypeAlias = Literal["picture", "text", "sound", "tensor"]
 _BOX, _POLYGON, _LABEL = "box", "polygon", "label"
 _ANGLES: Final = ("0", "90", "180", "270")
 
@@ -145,7 +146,7 @@ class _RequestInput:
     """Input of the request, as its first reader takes it."""
 
     port: engine.Port
-    kind: Literal["picture", "text", "tensor"]
+    kind: Kind
 
 
 @dataclass(slots=True)
@@ -211,6 +212,7 @@ class _Planner:
                 outputs=tuple(outputs),
                 picture_input=self._only("picture"),
                 text_input=self._only("text"),
+                sound_input=self._only("sound"),
             ),
             default_outputs=own if last.finding is None else (),
         )
@@ -297,8 +299,9 @@ class _Planner:
 
     def _single_port(self, signature: Signature, model: str) -> engine.Port:
         """Return the input that ``input = "..."`` stands for."""
-        if signature.text_input is not None:
-            return signature.input(signature.text_input)
+        for name in (signature.text_input, signature.sound_input):
+            if name is not None:
+                return signature.input(name)
         if len(signature.inputs) != 1:
             raise ConfigError(
                 f"input: found one value, expected a table with each of {quoted(signature.input_names)}, as model"
@@ -323,11 +326,7 @@ class _Planner:
 
     def _request_input(self, name: str, port: engine.Port, model: Servable) -> None:
         signature = model.signature
-        kind: Literal["picture", "text", "tensor"] = "tensor"
-        if port.name == signature.picture_input:
-            kind = "picture"
-        elif port.name == signature.text_input:
-            kind = "text"
+        kind = _kind(port, signature)
         known = self.inputs.get(name)
         if known is None:
             own = engine.Port(name=name, operand=name, spec=port.spec, size_names=port.size_names)
@@ -395,6 +394,15 @@ class _Planner:
                     )
                 found.append(Condition(name, field_name, expected))
         return found
+
+
+def _kind(port: engine.Port, signature: Signature) -> Kind:
+    """Return what an input of a model takes."""
+    if port.name == signature.picture_input:
+        return "picture"
+    if port.name == signature.sound_input:
+        return "sound"
+    return "text" if port.name == signature.text_input else "tensor"
 
 
 def _outputs(name: str, model: Servable) -> list[engine.Port]:

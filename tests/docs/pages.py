@@ -135,3 +135,10 @@ def differences(text: str, reader: Reader, *languages: str) -> Iterator[str]:
 def _difference(line: int, shown: str, printed: str) -> Iterator[str]:
     if not fits(shown, printed):
         yield f"line {line} shows\n{shown}\nbut it is\n{printed}"
+
+
+def commands(block: Block) -> Iterator[tuple[str, str]]:
+    """Yield each command of a console block with the output that the page shows."""
+    for shown in re.split(r"^\$ ", block.text, flags=re.M)[1:]:
+        command, _, output = shown.partition("\n")
+        yield command, output

@@ -4,26 +4,18 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.docs.pages import ROOT, Block, Reader, blocks, fits, page
+from tests.docs.pages import ROOT, Block, Reader, blocks, commands, fits, page
 from tests.engine.pnnx.build import pair
 from tests.patience import until
 
 PAGE = "docs/quick-start.md"
 HAS_EXPORT = find_spec("torch") is not None and find_spec("pnnx") is not None
-
-
-def commands(block: Block) -> Iterator[tuple[str, str]]:
-    """Yield each command of a console block with the output that the page shows."""
-    for shown in re.split(r"^\$ ", block.text, flags=re.M)[1:]:
-        command, _, output = shown.partition("\n")
-        yield command, output
 
 
 def write_file(block: Block) -> None:

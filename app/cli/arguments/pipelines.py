@@ -10,11 +10,12 @@ from app.cli.arguments.models import find, newest, prepare
 from app.errors import ConfigError, ModelNotFoundError, VersionNotFoundError
 from app.messages import did_you_mean, quoted
 from app.models.folder.repository import ModelFiles, VersionFiles, scan
+from app.models.model import Model
 from app.models.servable import Servable
 from app.models.sessions import read_graph
 from app.pipelines.config import PipelineConfig
 from app.pipelines.pipeline import Pipeline
-from app.progress import progress
+from app.progress import compiling, progress
 from app.settings import Settings
 
 
@@ -54,7 +55,10 @@ class LocalParts:
         version = _version(files, number)
         key = name, version.number
         if key not in self._loaded:
-            self._loaded[key] = self.open(files, version)
+            model = self._loaded[key] = self.open(files, version)
+            if isinstance(model, Model):  # compile with progress shown, rather than silently within the run
+                with compiling(files.name) as show:
+                    model.compile(progress=show)
         return self._loaded[key]
 
     def open(self, files: ModelFiles, version: VersionFiles) -> Servable:
