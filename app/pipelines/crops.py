@@ -131,15 +131,29 @@ def crop_polygon(
     points = np.clip(points, 0, np.subtract(opened.size, 1))
     sides = np.linalg.norm(points - np.roll(points, -1, axis=0), axis=1)
     size = int(max(sides[0], sides[2])), int(max(sides[1], sides[3]))
-    if min(size) < 1 or (warp := _warp(points, size)) is None:
+    if min(size) < 1 or _area(points) < 1:
         return None
+    left, top = (int(side) for side in points[0])
+    box = (left, top, left + size[0], top + size[1])
+    warp = None if _is_box(points, box) else _warp(points, size)
     if size[1] / size[0] >= _TALL:
         turn = (turn + 90) % 360
-    return Crop(opened, (0, 0, *size), size, warp, turn, label)
+    return Crop(opened, box, size, warp, turn, label)
 
 
-def _warp(points: NDArray[np.float64], size: tuple[int, int]) -> tuple[float, ...] | None:
-    """Return the projection of a crop's corners to four points, None if there is none.
+def _area(points: NDArray[np.float64]) -> float:
+    (x, y), (following_x, following_y) = points.T, np.roll(points, -1, axis=0).T
+    return abs(float((x * following_y - y * following_x).sum())) / 2
+
+
+def _is_box(points: NDArray[np.float64], box: tuple[int, int, int, int]) -> bool:
+    """Return whether a polygon is a box of whole pixels, as most lines of text are; no pixel is resampled then."""
+    x0, y0, x1, y1 = box
+    return points.tolist() == [[x0, y0], [x1, y0], [x1, y1], [x0, y1]]
+
+
+def _warp(points: NDArray[np.float64], size: tuple[int, int]) -> tuple[float, ...]:
+    """Return the projection of a crop's corners to four points.
 
     Pillow adds half a pixel to positions in the crop and takes it from those in the picture.
     """
@@ -148,11 +162,8 @@ def _warp(points: NDArray[np.float64], size: tuple[int, int]) -> tuple[float, ..
     rows = []
     for (u, v), (x, y) in zip(corners, points + 0.5, strict=True):
         rows += [(u, v, 1, 0, 0, 0, -x * u, -x * v), (0, 0, 0, u, v, 1, -y * u, -y * v)]
-    try:
-        found = np.linalg.solve(np.array(rows), (points + 0.5).ravel())
-    except np.linalg.LinAlgError:
-        return None
-    return tuple(found.tolist()) if np.isfinite(found).all() else None
+    found: list[float] = np.linalg.lstsq(np.array(rows), (points + 0.5).ravel())[0].tolist()
+    return tuple(found)
 
 
 # Sizes of pictures were checked when they were decoded.

@@ -1,0 +1,35 @@
+"""Record crops at polygons as RapidOCR makes them.
+
+pip install rapidocr onnxruntime
+python tests/data/pipelines/record.py
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from rapidocr.utils.process_img import get_rotate_crop_image
+
+POLYGONS = (
+    [[10, 12], [90, 12], [90, 32], [10, 32]],
+    [[10, 20], [85, 5], [90, 30], [15, 45]],
+    [[80, 50], [20, 60], [18, 35], [78, 25]],
+    [[30, 5], [50, 5], [50, 75], [30, 75]],
+    [[30.5, 10.25], [60.75, 12.5], [70, 50], [22, 48]],
+    [[0, 0], [119, 0], [119, 79], [0, 79]],
+)
+
+
+def picture() -> np.ndarray:
+    """Return a smooth picture: resampling filters differ where pixels jump."""
+    y, x = np.mgrid[0:80, 0:120]
+    planes = [128 + 120 * np.sin(x / 9 + y / 17), 128 + 120 * np.cos(x / 13 - y / 8), 2 * x]
+    return np.clip(np.stack(planes, -1), 0, 255).astype(np.uint8)
+
+
+if __name__ == "__main__":
+    made = (get_rotate_crop_image(picture(), np.array(each, np.float32)) for each in POLYGONS)
+    crops = {f"crop{at}": crop for at, crop in enumerate(made)}
+    polygons = {f"polygon{at}": np.array(each, np.float64) for at, each in enumerate(POLYGONS)}
+    np.savez_compressed(Path(__file__).with_name("crops.npz"), picture=picture(), **polygons, **crops)
