@@ -149,7 +149,7 @@ def _area(points: NDArray[np.float64]) -> float:
 def _is_box(points: NDArray[np.float64], box: tuple[int, int, int, int]) -> bool:
     """Return whether a polygon is a box of whole pixels, as most lines of text are; no pixel is resampled then."""
     x0, y0, x1, y1 = box
-    return points.tolist() == [[x0, y0], [x1, y0], [x1, y1], [x0, y1]]
+    return bool((points == ((x0, y0), (x1, y0), (x1, y1), (x0, y1))).all())
 
 
 def _warp(points: NDArray[np.float64], size: tuple[int, int]) -> tuple[float, ...]:
