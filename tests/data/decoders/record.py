@@ -109,9 +109,163 @@ def dbnet() -> dict[str, Any]:
     return found
 
 
-RECORDS: dict[str, Callable[[], dict[str, Any]]] = {"ctc": ctc, "sizes": sizes, "dbnet": dbnet}
+# Size of the canvas and of the picture on it: a letterbox with bands at the top and bottom.
+CANVAS = (160, 96)
+PICTURE = (320, 160)
+CLASSES = 5
+COUNTS = (0, 3, 60)
+
+
+def yolo_rows(objects: int, *, objectness: bool, more: int = 0) -> np.ndarray:
+    """Return rows (anchors, 4 + 1 + classes + more) with clusters of boxes around a number of objects."""
+    anchors = 315
+    rows = np.zeros((anchors, 4 + objectness + CLASSES + more), np.float32)
+    rows[:, :2], rows[:, 2:4] = RNG.uniform(0, CANVAS, (anchors, 2)), RNG.uniform(5, 60, (anchors, 2))
+    rows[:, 4 : 4 + objectness + CLASSES] = RNG.uniform(0, 0.2, (anchors, objectness + CLASSES))
+    for number in range(objects):
+        near = RNG.choice(anchors, 5, replace=False)
+        rows[near, :4] = RNG.uniform((20, 20, 10, 10), (140, 80, 70, 50)) + RNG.normal(0, 2, (5, 4))
+        rows[near, 4 + objectness + number % CLASSES] = RNG.uniform(0.3, 0.99, 5)
+        rows[near, 4 : 4 + objectness] = RNG.uniform(0.6, 0.99, (5, int(objectness)))
+    return rows
+
+
+def letterboxed(boxes: Any) -> Any:
+    """Return boxes on the canvas in pixels of the picture, by Ultralytics' function."""
+    from ultralytics.utils import ops
+
+    return ops.scale_boxes(CANVAS[::-1], boxes, PICTURE[::-1])
+
+
+def yolov8() -> dict[str, Any]:
+    """Needs ultralytics: boxes, masks and key points of non_max_suppression and the predictors' functions."""
+    import torch
+    from ultralytics.utils import ops
+    from ultralytics.utils.nms import non_max_suppression
+
+    found: dict[str, Any] = {}
+    for number, objects in enumerate(COUNTS):
+        masks, points = 4, 3 * 3
+        rows = yolo_rows(objects, objectness=False, more=masks + points)
+        rows[:, -points:] = RNG.uniform(-10, 170, (len(rows), points))
+        prototypes = np.kron(RNG.normal(size=(masks, 6, 10)), np.ones((4, 4))).astype(np.float32)
+        rows[:, -masks - points : -points] = RNG.normal(size=(len(rows), masks))
+        kept = non_max_suppression(torch.tensor(rows.T[None]), 0.25, 0.45, nc=CLASSES)[0]
+        coefficients, keypoints = kept[:, 6 : 6 + masks], kept[:, 6 + masks :].reshape(-1, 3, 3)
+        boxes = letterboxed(kept[:, :4].clone())
+        native = ops.process_mask_native(torch.tensor(prototypes), coefficients, boxes, PICTURE[::-1])
+        found |= {
+            f"rows{number}": rows,
+            f"prototypes{number}": prototypes,
+            f"boxes{number}": boxes,
+            f"scores{number}": kept[:, 4],
+            f"classes{number}": kept[:, 5],
+            f"masks{number}": np.packbits(native.numpy().astype(bool)),
+            f"keypoints{number}": ops.scale_coords(CANVAS[::-1], keypoints.clone(), PICTURE[::-1]),
+        }
+    return found
+
+
+def yolox() -> dict[str, Any]:
+    """Needs a clone of Megvii-BaseDetection/YOLOX on the path: demo_postprocess, then postprocess.
+
+    The file was recorded with TorchNMS of Ultralytics as torchvision's nms.
+    """
+    import torch
+    from yolox.utils.boxes import postprocess
+    from yolox.utils.demo_utils import demo_postprocess
+
+    found: dict[str, Any] = {}
+    for number, objects in enumerate(COUNTS):
+        rows = yolo_rows(objects, objectness=True)
+        grids = demo_postprocess(np.zeros((1, *rows.shape)), CANVAS[::-1])[0]  # corners and strides
+        rows[:, :2], rows[:, 2:4] = (rows[:, :2] - grids[:, :2]) / grids[:, 2:4], np.log(rows[:, 2:4] / grids[:, 2:4])
+        decoded = torch.tensor(demo_postprocess(rows[None].copy(), CANVAS[::-1]).astype(np.float32))
+        kept = postprocess(decoded, CLASSES, 0.25, 0.45)[0]
+        kept = np.zeros((0, 7)) if kept is None else kept.numpy()
+        scores = kept[:, 4] * kept[:, 5]
+        found |= {f"rows{number}": rows, f"boxes{number}": kept[:, :4], f"scores{number}": scores}
+        found[f"classes{number}"] = kept[:, 6]
+    return found
+
+
+def centernet() -> dict[str, Any]:
+    """Needs a clone of xingyizhou/CenterNet, with src/lib on the path: ctdet_decode, before the threshold."""
+    import torch
+    from models.decode import ctdet_decode
+
+    found: dict[str, Any] = {}
+    for number, objects in enumerate(COUNTS):
+        heat = RNG.normal(-6, 0.5, (1, CLASSES, CANVAS[1] // 4, CANVAS[0] // 4)).astype(np.float32)
+        for _ in range(objects):
+            _, channel, row, column = (int(RNG.integers(side)) for side in heat.shape)
+            heat[0, channel, row, column] = RNG.normal(1, 1)
+            heat[0, channel, row, column - 1] = heat[0, channel, row, column] - 0.3
+        sizes = RNG.uniform(1, 20, (1, 2, *heat.shape[2:])).astype(np.float32)
+        offsets = RNG.uniform(0, 1, sizes.shape).astype(np.float32)
+        kept = ctdet_decode(*map(torch.tensor, (1 / (1 + np.exp(-heat)), sizes, offsets)), K=100)[0].numpy()
+        kept = kept[kept[:, 4] >= 0.3]
+        found |= {f"heat{number}": heat, f"sizes{number}": sizes, f"offsets{number}": offsets}
+        found |= {f"boxes{number}": 4 * kept[:, :4], f"scores{number}": kept[:, 4], f"classes{number}": kept[:, 5]}
+    return found
+
+
+def transformer_outputs(objects: int, classes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return logits (1, 100, classes) with a number of clear objects, and boxes (1, 100, 4)."""
+    logits = RNG.normal(-5, 1, (1, 100, classes)).astype(np.float32)
+    for query in RNG.choice(100, objects, replace=False):
+        logits[0, query, int(RNG.integers(CLASSES))] = RNG.uniform(0, 6)
+    boxes = np.concatenate([RNG.uniform(0.1, 0.9, (1, 100, 2)), RNG.uniform(0.05, 0.4, (1, 100, 2))], axis=2)
+    return logits, boxes.astype(np.float32)
+
+
+def post_processed(processor: Any, logits: np.ndarray, boxes: np.ndarray) -> dict[str, Any]:
+    """Return boxes, scores and labels of transformers for a picture, in its order."""
+    from types import SimpleNamespace
+
+    import torch
+
+    outputs = SimpleNamespace(logits=torch.tensor(logits), pred_boxes=torch.tensor(boxes))
+    sizes = torch.tensor([PICTURE[::-1]])
+    found = processor.post_process_object_detection(outputs, threshold=0.3, target_sizes=sizes)[0]
+    return {"boxes": found["boxes"], "scores": found["scores"], "classes": found["labels"]}
+
+
+def detr() -> dict[str, Any]:
+    """Needs transformers: post_process_object_detection of DETR, whose last class is no object."""
+    from transformers.models.detr.image_processing_detr import DetrImageProcessor
+
+    found: dict[str, Any] = {}
+    for number, objects in enumerate(COUNTS):
+        logits, boxes = transformer_outputs(objects, CLASSES + 1)
+        logits[..., -1] = 2
+        answer = post_processed(DetrImageProcessor(), logits, boxes)
+        found |= {f"logits{number}": logits, f"raw{number}": boxes}
+        found |= {f"{key}{number}": value for key, value in answer.items()}
+    return found
+
+
+def rt_detr() -> dict[str, Any]:
+    """Needs transformers: post_process_object_detection of RT-DETR."""
+    from transformers.models.rt_detr.image_processing_rt_detr import RTDetrImageProcessor
+
+    found: dict[str, Any] = {}
+    for number, objects in enumerate(COUNTS):
+        logits, boxes = transformer_outputs(objects, CLASSES)
+        if objects:
+            logits[0, :, 1:3] = RNG.uniform(-2, 3, (100, 2))  # more than there are queries
+        answer = post_processed(RTDetrImageProcessor(), logits, boxes)
+        found |= {f"logits{number}": logits, f"raw{number}": boxes}
+        found |= {f"{key}{number}": value for key, value in answer.items()}
+    return found
+
+
+RECORDS: dict[str, Callable[[], dict[str, Any]]] = {
+    each.__name__: each for each in (ctc, sizes, dbnet, yolov8, yolox, centernet, detr, rt_detr)
+}
 
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or RECORDS:
+        RNG = np.random.default_rng(45)
         np.savez_compressed(HERE / f"{name}.npz", **RECORDS[name]())

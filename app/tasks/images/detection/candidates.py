@@ -15,6 +15,8 @@ from app.images.placement import Placement
 from app.tasks.images.detection.boxes import Floats, suppress, to_corners
 from app.tasks.images.detection.config import DetectionConfig
 from app.tasks.images.detection.decoder import Decoder
+from app.tasks.images.detection.keypoints import keypoints_on_picture
+from app.tasks.images.detection.masks import encoded_masks
 from app.tasks.task import Outputs, Prediction, TaskContext, check_items, rounded
 
 # Limit for a threshold of 0, which all candidates pass; only the best matter.
@@ -26,11 +28,18 @@ class Candidates:
     """Boxes (N, anchors, 4) in the config's format, scores (N, anchors, classes), and objectness (N, anchors) or None.
 
     Scores are still to be multiplied with objectness.
+
+    Attributes:
+        coefficients, prototypes: (N, anchors, masks) and (N, masks, h, w), whose product has the masks; or None.
+        keypoints: (N, anchors, points, 2 or 3), x, y and maybe a score, in pixels of the canvas; or None.
     """
 
     boxes: NDArray[Any]
     scores: NDArray[Any]
     objectness: NDArray[Any] | None = None
+    coefficients: NDArray[Any] | None = None
+    prototypes: NDArray[Any] | None = None
+    keypoints: NDArray[Any] | None = None
 
 
 class CandidateDecoder(Decoder):
@@ -38,11 +47,13 @@ class CandidateDecoder(Decoder):
 
     Class attributes:
         BOX_FORMAT, NORMALIZED, MULTI_LABEL: defaults of the keys box_format, normalized and multi_label.
+        SUPPRESSES: whether of overlapping boxes only the best is kept.
     """
 
     BOX_FORMAT = "cxcywh"
     NORMALIZED = False
     MULTI_LABEL = False
+    SUPPRESSES = True
 
     def completed(self, config: DetectionConfig) -> DetectionConfig:
         """Return the config with the decoder's defaults."""
@@ -53,24 +64,76 @@ class CandidateDecoder(Decoder):
         self, outputs: Outputs, placements: Sequence[Placement], config: DetectionConfig, context: TaskContext
     ) -> list[list[Prediction]]:
         """Return the boxes of each item, highest score first."""
-        found = self.decode(outputs, config, None if context.labels is None else len(context.labels))
-        context.check_labels(found.scores.shape[2])
-        check_items(len(found.boxes), placements)
+        if not placements:
+            return []
         with np.errstate(all="ignore"):  # overflows to infinity are dropped below
-            return [_selected(found, item, placement, config, context) for item, placement in enumerate(placements)]
+            labels = None if context.labels is None else len(context.labels)
+            found = self.decode(outputs, config, labels, placements[0].canvas)
+            context.check_labels(found.scores.shape[2])
+            check_items(len(found.boxes), placements)
+            return [
+                self._selected(found, item, placement, config, context) for item, placement in enumerate(placements)
+            ]
 
     @abstractmethod
-    def decode(self, outputs: Outputs, config: DetectionConfig, labels: int | None) -> Candidates:
+    def decode(
+        self, outputs: Outputs, config: DetectionConfig, labels: int | None, canvas: tuple[int, int]
+    ) -> Candidates:
         """Return the candidates of all items, as views of the outputs where possible.
 
         Args:
             outputs: outputs of the network by name.
             config: config of the task.
             labels: number of labels, or None.
+            canvas: width and height of the network's input.
 
         Raises:
             ConfigError: an output does not have the shape that the decoder expects.
         """
+
+    def _selected(
+        self, found: Candidates, item: int, placement: Placement, config: DetectionConfig, context: TaskContext
+    ) -> list[Prediction]:
+        objectness = None if found.objectness is None else found.objectness[item]
+        anchors, classes, scores = passing(found.scores[item], objectness, config)
+        boxes = to_corners(found.boxes[item][anchors].astype(np.float64), str(config.box_format))
+        corners = boxes * (np.tile(placement.canvas, 2) if config.normalized else 1.0)
+        inside = placement.to_picture(corners)
+        real = np.flatnonzero(
+            np.isfinite(corners).all(axis=1) & (inside[:, 2] > inside[:, 0]) & (inside[:, 3] > inside[:, 1])
+        )
+        if self.SUPPRESSES:
+            best = suppress(corners[real], scores[real], classes[real], config.iou_threshold, config.max_detections)
+            kept = real[best]
+        else:
+            kept = real[: min(config.max_detections, len(found.boxes[item]))]
+        anchors, inside, classes, scores = anchors[kept], inside[kept], classes[kept], scores[kept]
+        rows: list[Prediction] = [
+            {
+                "label": context.label(index),
+                "score": rounded(score),
+                "index": index,
+                "box": [round(side, 2) for side in box],
+            }
+            for index, score, box in zip(classes.tolist(), scores.tolist(), inside.tolist(), strict=True)
+        ]
+        for key, values in _extras(found, item, anchors, inside, placement):
+            for row, value in zip(rows, values, strict=True):
+                row[key] = value
+        return rows
+
+
+def _extras(
+    found: Candidates, item: int, anchors: NDArray[np.intp], boxes: NDArray[np.floating], placement: Placement
+) -> list[tuple[str, list[Any]]]:
+    """Return masks and key points of the chosen anchors, each with its key in a prediction."""
+    extras: list[tuple[str, list[Any]]] = []
+    if found.keypoints is not None:
+        extras.append(("keypoints", keypoints_on_picture(found.keypoints[item][anchors], placement)))
+    if found.coefficients is not None and found.prototypes is not None:
+        masks = encoded_masks(found.coefficients[item][anchors], found.prototypes[item], boxes, placement)
+        extras.append(("mask", masks))
+    return extras
 
 
 def one_output(outputs: Outputs, config: DetectionConfig, form: str, *, least: int, axis: int) -> NDArray[Any]:
@@ -85,26 +148,19 @@ def one_output(outputs: Outputs, config: DetectionConfig, form: str, *, least: i
     return found
 
 
-def _selected(
-    found: Candidates, item: int, placement: Placement, config: DetectionConfig, context: TaskContext
-) -> list[Prediction]:
-    objectness = None if found.objectness is None else found.objectness[item]
-    anchors, classes, scores = passing(found.scores[item], objectness, config)
-    boxes = to_corners(found.boxes[item][anchors].astype(np.float64), str(config.box_format))
-    corners = boxes * (np.tile(placement.canvas, 2) if config.normalized else 1.0)
-    inside = placement.to_picture(corners)
-    real = np.isfinite(corners).all(axis=1) & (inside[:, 2] > inside[:, 0]) & (inside[:, 3] > inside[:, 1])
-    corners, inside, classes, scores = corners[real], inside[real], classes[real], scores[real]
-    kept = suppress(corners, scores, classes, config.iou_threshold, config.max_detections)
-    return [
-        {
-            "label": context.label(int(classes[index])),
-            "score": rounded(float(scores[index])),
-            "index": int(classes[index]),
-            "box": [round(float(side), 2) for side in inside[index]],
-        }
-        for index in kept
-    ]
+def scores_and_boxes(outputs: Outputs, config: DetectionConfig, *, least: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the outputs with scores (N, anchors, classes) and boxes (N, anchors, 4).
+
+    Raises:
+        ConfigError: they have other shapes, or fewer classes than ``least``.
+    """
+    scores, boxes = outputs[config.scores], outputs[config.boxes]
+    if scores.ndim != 3 or scores.shape[2] < least or boxes.shape != (*scores.shape[:2], 4):
+        raise ConfigError(
+            f"outputs '{config.scores}' and '{config.boxes}': found shapes {list(scores.shape)} and"
+            f" {list(boxes.shape)}, expected (N, anchors, classes) and (N, anchors, 4)"
+        )
+    return scores, boxes
 
 
 def passing(

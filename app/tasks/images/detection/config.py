@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from app.schema import Body, ClassIndex, Fraction, Section
+from app.schema import Body, ClassIndex, Fraction, Positive, Section
 
 
 class DetectionConfig(Section):
@@ -14,26 +14,46 @@ class DetectionConfig(Section):
 
     decoder: str = Field(
         default="scores_boxes",
-        description="How the outputs are laid out: scores_boxes, yolov5, yolov8 or dbnet.",
+        description="How the outputs are laid out: scores_boxes, yolov5, yolov8, yolox, centernet, detr, rt_detr or"
+        " dbnet.",
     )
     output: str | None = Field(
         default=None,
-        description="yolov5: (N, anchors, 5 + classes), yolov8: (N, 4 + classes, anchors), dbnet: (N, 1, H, W);"
-        " default: the first output.",
+        description="yolov5: (N, anchors, 5 + classes), yolov8: (N, 4 + classes, anchors), yolox: (N, cells, 5 +"
+        " classes), dbnet: (N, 1, H, W); default: the first output.",
     )
-    scores: str = Field(default="out0", description="scores_boxes: output with the scores, (N, anchors, classes).")
-    boxes: str = Field(default="out1", description="scores_boxes: output with the boxes, (N, anchors, 4).")
+    scores: str = Field(
+        default="out0",
+        description="Output with scores. scores_boxes, detr, rt_detr: (N, anchors, classes), centernet: (N, classes, H,"
+        " W).",
+    )
+    boxes: str = Field(
+        default="out1",
+        description="Output with boxes. scores_boxes, detr, rt_detr: (N, anchors, 4), centernet: sizes (N, 2, H, W).",
+    )
+    offsets: str | None = Field(
+        default=None, description="centernet: output with offsets of centres, (N, 2, H, W); default: none."
+    )
+    prototypes: str | None = Field(
+        default=None, description="yolov8: output with prototypes of masks, (N, masks, H, W); default: no masks."
+    )
+    keypoints: tuple[Positive, Annotated[int, Field(ge=2, le=3)]] | None = Field(
+        default=None,
+        description="yolov8: number of key points and of values of each, such as [17, 3]; default: no key points.",
+    )
     box_format: Literal["xyxy", "cxcywh", "xywh"] | None = Field(
         default=None,
-        description="The four numbers of a box; default: xyxy for scores_boxes, cxcywh for yolov5 and yolov8.",
+        description="The four numbers of a box; default: xyxy for scores_boxes, else cxcywh.",
     )
     normalized: bool | None = Field(
         default=None,
-        description="Boxes in 0..1 of the network's input, else in its pixels; default: true for scores_boxes only.",
+        description="Boxes in 0..1 of the network's input, else in its pixels; default: true for scores_boxes, detr and"
+        " rt_detr.",
     )
     multi_label: bool | None = Field(
         default=None,
-        description="An anchor may be found as several classes, else as its best; default: true for scores_boxes only.",
+        description="An anchor may be found as several classes, else as its best; default: true for scores_boxes,"
+        " rt_detr and centernet.",
     )
     background: ClassIndex = Field(default="none", description="Index of a class that is nothing and never found.")
     score_threshold: Fraction = Field(default=0.5, description="Least score of what is found.")
@@ -53,7 +73,8 @@ class DetectionConfig(Section):
 class BoxBody(Body):
     """Box found by a detection, [x0, y0, x1, y1] in pixels of the picture sent.
 
-    A decoder for text adds the corners as [x, y]: top left, top right, bottom right, bottom left.
+    A decoder for text adds the corners as [x, y]: top left, top right, bottom right, bottom left. Key points are [x, y]
+    or [x, y, score]. A mask is a PNG in base64 that covers the whole pixels of the box, white inside.
     """
 
     label: str
@@ -61,3 +82,5 @@ class BoxBody(Body):
     index: int
     box: list[float]
     polygon: list[list[float]] = []
+    keypoints: list[list[float | None]] = []
+    mask: str = ""

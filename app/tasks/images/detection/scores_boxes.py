@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from app.errors import ConfigError
-from app.tasks.images.detection.candidates import CandidateDecoder, Candidates
+from app.tasks.images.detection.candidates import CandidateDecoder, Candidates, scores_and_boxes
 from app.tasks.images.detection.config import DetectionConfig
 from app.tasks.task import Outputs
 
@@ -16,12 +15,9 @@ class ScoresBoxes(CandidateDecoder):
     NORMALIZED = True
     MULTI_LABEL = True
 
-    def decode(self, outputs: Outputs, config: DetectionConfig, labels: int | None) -> Candidates:
+    def decode(
+        self, outputs: Outputs, config: DetectionConfig, labels: int | None, canvas: tuple[int, int]
+    ) -> Candidates:
         """Take both outputs as they are."""
-        scores, boxes = outputs[config.scores], outputs[config.boxes]
-        if scores.ndim != 3 or not scores.shape[2] or boxes.shape != (*scores.shape[:2], 4):
-            raise ConfigError(
-                f"outputs '{config.scores}' and '{config.boxes}': found shapes {list(scores.shape)} and"
-                f" {list(boxes.shape)}, expected (N, anchors, classes) and (N, anchors, 4)"
-            )
+        scores, boxes = scores_and_boxes(outputs, config, least=1)
         return Candidates(boxes=boxes, scores=scores)

@@ -34,7 +34,10 @@ class DetectionTask(DrawingTask[DetectionConfig]):
             raise ConfigError(f"detection.decoder: found '{config.decoder}'{near}, expected {quoted(DECODERS)}")
         self._decoder = DECODERS[config.decoder]
         super().__init__(self._decoder.completed(config), context)
-        named = {key: self._named_output(key, getattr(config, key)) for key in self._decoder.OUTPUTS}
+        given = {key: getattr(config, key) for key in self._decoder.OUTPUTS}
+        named = {
+            key: self._named_output(key, name) for key, name in given.items() if name is not None or key == "output"
+        }
         self._config = self._config.model_copy(update=named)
 
     def predict(
