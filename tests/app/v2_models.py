@@ -37,3 +37,19 @@ def write_v2_zoo(store: Path) -> None:
     write_model(store, "image", through("torch.clone", "(?,3,4,6)f32"))
     for code in DATATYPES:
         write_model(store, f"copy_{code}", through("torch.clone", f"(?,3){code}"))
+
+
+# y = x + state, and y is the next state.
+RUNNING_SUM = [
+    "pnnx.Input in0 0 1 0 #0=(?,2)f32",
+    "pnnx.Input in1 0 1 1 #1=(1,2)f32",
+    "pnnx.Expression add 2 1 0 1 2 expr=add(@0,@1) #0=(?,2)f32 #1=(1,2)f32 #2=(?,2)f32",
+    "pnnx.Expression next 1 1 2 3 expr=mul(@0,1) #2=(?,2)f32 #3=(?,2)f32",
+    "pnnx.Output out0 1 0 2 #2=(?,2)f32",
+    "pnnx.Output out1 1 0 3 #3=(?,2)f32",
+]
+
+
+def write_running_sum(store: Path, name: str = "sums", config: str = "") -> None:
+    """Write a model whose answer is the sum of all rows of a sequence."""
+    write_model(store, name, RUNNING_SUM, config=f"[states]\nout1 = 'in1'\n{config}")

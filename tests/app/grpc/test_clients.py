@@ -17,7 +17,7 @@ from tritonclient.utils import InferenceServerException, shared_memory
 
 from tests.app.grpc.conftest import calling
 from tests.app.sockets import Front, listening
-from tests.app.v2_models import write_simple
+from tests.app.v2_models import write_running_sum, write_simple
 from tests.patience import PATIENCE_S
 
 X = np.linspace(-1, 1, 48, dtype=np.float32).reshape(3, 16)
@@ -136,3 +136,24 @@ def test_with_asyncio_it_runs_many_at_once_and_streams(front: Front) -> None:
     for index, found in enumerate(streamed):
         np.testing.assert_array_equal(found, X + index + 1)
     assert len(streamed) == 5
+
+
+def test_sequences_continue_with_single_calls_and_in_a_stream(tmp_path: Path) -> None:
+    write_running_sum(tmp_path)
+    one = given(np.ones((1, 2), np.float32), "in0")
+    answers: queue.Queue[tuple[Any, Any]] = queue.Queue()
+    with listening(tmp_path, grpc_port=0) as front, calling(front) as client:
+        for number in range(3):
+            flags = {"sequence_id": 7, "sequence_start": number == 0, "sequence_end": number == 2}
+            assert client.infer("sums", one, **flags).as_numpy("out0").tolist() == [[number + 1, number + 1]]
+        with pytest.raises(InferenceServerException, match="expected sequence_start") as refused:
+            client.infer("sums", one, sequence_id=7)
+        assert refused.value.status() == "StatusCode.NOT_FOUND"
+        client.start_stream(lambda result, error: answers.put((result, error)))
+        for number in range(4):
+            flags = {"sequence_id": "a text", "sequence_start": number == 0, "sequence_end": number == 2}
+            client.async_stream_infer("sums", one, **flags)
+        found = [answers.get(timeout=PATIENCE_S) for _ in range(4)]
+        client.stop_stream()
+    assert [result.as_numpy("out0")[0, 0] for result, _ in found[:3]] == [1, 2, 3]
+    assert "expected sequence_start" in str(found[3][1])

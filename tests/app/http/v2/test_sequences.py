@@ -14,30 +14,17 @@ import pytest
 from tests.app.client import Client, serving
 from tests.app.http.v2.messages import tensor
 from tests.app.sample_models import write_model
+from tests.app.v2_models import RUNNING_SUM, write_running_sum
 
-SUM = [
-    "pnnx.Input in0 0 1 0 #0=(?,2)f32",
-    "pnnx.Input in1 0 1 1 #1=(1,2)f32",
-    "pnnx.Expression add 2 1 0 1 2 expr=add(@0,@1) #0=(?,2)f32 #1=(1,2)f32 #2=(?,2)f32",
-    "pnnx.Expression next 1 1 2 3 expr=mul(@0,1) #2=(?,2)f32 #3=(?,2)f32",
-    "pnnx.Output out0 1 0 2 #2=(?,2)f32",
-    "pnnx.Output out1 1 0 3 #3=(?,2)f32",
-]
-STATES = "[states]\nout1 = 'in1'\n"
 KEYS = "infer: first-key-of-the-test\ninfer: second-key-of-the-test"
-
-
-def write_sums(store: Path, name: str = "sums", config: str = "") -> None:
-    """Write a model whose answer is the sum of all rows of a sequence."""
-    write_model(store, name, SUM, config=f"{STATES}{config}")
 
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     store = tmp_path_factory.mktemp("store")
-    write_sums(store)
-    write_sums(store, "two", "[sequences]\nmax_active = 2\nidle_timeout_s = 0.2\n")
-    write_model(store, "plain", SUM)
+    write_running_sum(store)
+    write_running_sum(store, "two", "[sequences]\nmax_active = 2\nidle_timeout_s = 0.2\n")
+    write_model(store, "plain", RUNNING_SUM)
     with serving(store) as client:
         yield client
 
@@ -166,7 +153,7 @@ def test_many_interleaved_sequences_are_not_mixed_up(client: Client) -> None:
 
 
 def test_clients_with_different_keys_do_not_share_a_sequence(tmp_path: Path) -> None:
-    write_sums(tmp_path)
+    write_running_sum(tmp_path)
     with serving(tmp_path, keys=KEYS) as client:
         first, second = "first-key-of-the-test", "second-key-of-the-test"
         assert sums(send(client, [1, 1], key=first, sequence_id=1, sequence_start=True)) == [1, 1]
@@ -176,7 +163,7 @@ def test_clients_with_different_keys_do_not_share_a_sequence(tmp_path: Path) -> 
 
 
 def test_unloading_and_loading_a_model_ends_its_sequences(tmp_path: Path) -> None:
-    write_sums(tmp_path)
+    write_running_sum(tmp_path)
     with serving(tmp_path, model_control="explicit", load_model=("sums",)) as client:
         send(client, [1, 1], sequence_id=1, sequence_start=True)
         assert client.plane.memory.used > 0
@@ -193,7 +180,7 @@ def test_a_request_that_times_out_leaves_the_sequence_as_it_was(client: Client) 
 
 
 def test_several_workers_refuse_sequences_because_requests_reach_any_of_them(tmp_path: Path) -> None:
-    write_sums(tmp_path)
+    write_running_sum(tmp_path)
     with serving(tmp_path, workers=2) as client:
         status, message = problem(send(client, [1, 1], sequence_id=1, sequence_start=True))
         assert status == 400 and "expected a server with one worker" in message
@@ -211,6 +198,6 @@ def test_several_workers_refuse_sequences_because_requests_reach_any_of_them(tmp
     ],
 )
 def test_a_wrong_configuration_is_refused_with_the_reason(tmp_path: Path, states: str, text: str) -> None:
-    write_model(tmp_path, "sums", SUM, config=states)
+    write_model(tmp_path, "sums", RUNNING_SUM, config=states)
     with serving(tmp_path) as client:
         assert text in client.get("/models/sums").json()["reason"]
