@@ -238,7 +238,7 @@ def _check_domain(domain: Domain, views: Sequence[View], result: DType, tree: Ex
     if (is_integer and result.kind == "f") or (not is_integer and result.kind in "iu"):
         raise NotLoweredError("there is no kernel that truncates fractions")
     if is_integer and not all(_fits(number) for number in _numbers(tree)):
-        raise NotLoweredError("a number does not fit its dtype its dtype")
+        raise NotLoweredError("a number does not fit its dtype")
 
 
 def _fits(number: float) -> bool:
