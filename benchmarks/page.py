@@ -62,8 +62,8 @@ SECTIONS: Final[dict[str, tuple[str, str]]] = {
     ),
     "texts": (
         "Embeddings of texts",
-        "MiniLM-L6 over HTTP against the rivals in one process without a server; a ratio is our texts per second "
-        "divided by the faster rival's.",
+        "MiniLM-L6 over HTTP against other servers, and against engines without a server. A ratio is our texts per "
+        "second divided by theirs.",
     ),
     "servers": (
         "Serving: against other servers",

@@ -23,6 +23,7 @@ REST: Final = (
     "app/process/test_workers.py",  # likewise, with two workers; test_server.py in the main part has some as well
     "app/remote",  # stores behind other servers
     "app/scale",  # Ray
+    "app/text/test_million.py",  # a million characters by three tokenizers
     "benchmarks",
     "client",  # a distribution of its own
     "deploy",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
+
+import orjson
 
 from app.errors import ConfigError, InputMismatchError, RequestTooLargeError
 from app.memory.reservation import charge, check
@@ -22,6 +25,10 @@ _TOKEN_BYTES: Final = 300
 _CHARACTER_BYTES: Final = 500
 # Characters that are tokenised in one call.
 _CHUNK: Final = 100_000
+# Most characters of a word for WordPiece, which takes time by their square; longer ones are unknown. Usual: 100.
+_MAX_WORD: Final = 1_000
+# Most characters that a normaliser may write for one.
+_MAX_GROWTH: Final = 100
 
 
 class Tokenizer:
@@ -50,6 +57,7 @@ class Tokenizer:
             if isinstance(exc, (KeyboardInterrupt, SystemExit)):
                 raise
             raise ConfigError(f"{TOKENIZER}: cannot be read: {safe_text(str(exc), 300)}") from None
+        self._check_costs()
         truncation, padding = self._tokenizer.truncation or {}, self._tokenizer.padding or {}
         self.max_tokens: int = max_tokens or int(truncation.get("max_length", _DEFAULT_TOKENS))
         self.pad_id = int(padding.get("pad_id", 0)) if padding else int(self._tokenizer.token_to_id("[PAD]") or 0)
@@ -60,6 +68,25 @@ class Tokenizer:
         if self.max_tokens <= special:
             raise ConfigError(f"text.max_tokens: found {self.max_tokens}, expected more than {special} special tokens")
         self._tokenizer.enable_truncation(self.max_tokens)
+
+    def _check_costs(self) -> None:
+        """Raise unless time and memory are bounded by the length of a text; regular expressions have limits themselves.
+
+        Raises:
+            ConfigError: the message names the key.
+        """
+        longest = getattr(self._tokenizer.model, "max_input_chars_per_word", 0)
+        if longest > _MAX_WORD:
+            raise ConfigError(
+                f"{TOKENIZER}: model.max_input_chars_per_word: found {longest:,}, expected at most {_MAX_WORD:,}"
+            )
+        normaliser = self._tokenizer.normalizer
+        growth = 1 if normaliser is None else _growth(orjson.loads(normaliser.__getstate__()))
+        if growth > _MAX_GROWTH:
+            raise ConfigError(
+                f"{TOKENIZER}: normalizer: found replacements of {growth:,} characters for one, expected at most"
+                f" {_MAX_GROWTH}"
+            )
 
     def token(self, index: int) -> str:
         """Return the token of an id, or an empty string."""
@@ -137,6 +164,13 @@ class Tokenizer:
         kept = list(ids[: self.max_tokens])
         none: list[int | None] = [None] * len(kept)
         return Encoding(text, kept, [0] * len(kept), [(0, 0)] * len(kept), none, none, len(kept) < len(ids))
+
+
+def _growth(normaliser: Mapping[str, Any]) -> int:
+    """Return the most characters that a normaliser writes for one."""
+    if normaliser.get("type") == "Sequence":
+        return math.prod(map(_growth, normaliser["normalizers"]))
+    return max(len(normaliser["content"]), 1) if normaliser.get("type") == "Replace" else 1
 
 
 def _has_surrogate(text: str | tuple[str, str]) -> bool:

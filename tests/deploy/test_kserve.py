@@ -87,6 +87,12 @@ def test_the_service_requests_a_format_and_protocol_of_the_runtime() -> None:
     assert model["protocolVersion"] in runtime["protocolVersions"]
 
 
+@pytest.mark.parametrize("name", ["onnx", "pytorch"])
+def test_formats_of_other_runtimes_are_served_on_request_only(name: str) -> None:
+    (found,) = [each for each in of("clusterservingruntime")["spec"]["supportedModelFormats"] if each["name"] == name]
+    assert not found["autoSelect"] and "priority" not in found
+
+
 def test_the_runtime_ends_within_the_grace_period_of_the_service() -> None:
     (container,) = of("clusterservingruntime")["spec"]["containers"]
     grace_s = of("inferenceservice")["spec"]["predictor"]["terminationGracePeriodSeconds"]
@@ -158,6 +164,9 @@ def test_a_single_onnx_file_in_the_mount_is_served_under_the_service_name(tmp_pa
         answer = client.post("/v2/models/my-net/infer", json={"inputs": [tensor]}).json()
         (output,) = answer["outputs"]
         assert (answer["model_name"], output["shape"], output["data"]) == ("my-net", [1, 3], [6.0, 9.0, 12.0])
+        assert "v1" in of("clusterservingruntime")["spec"]["protocolVersions"]
+        rows = client.post("/v1/models/my-net:predict", json={"instances": [[1, 2]]}).json()
+        assert rows == {"predictions": [[6.0, 9.0, 12.0]]}
         # KEDA's query selects the metrics of this server by the name of the service.
         page = client.get("/metrics").text
         for name in ("running_requests", "queued_requests"):

@@ -1,0 +1,1 @@
+"""Embeddings of texts a second, beside other engines with a tokenizer and other servers."""
