@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -17,6 +18,8 @@ _TEXT: Final = 1 / 40
 _LEAST_TEXT: Final = 11.0
 _LEAST_READABLE: Final = 7.0
 _MOST_CHARACTERS: Final = 60
+# Score from which on a key point is drawn.
+_LEAST_SCORE: Final = 0.5
 
 
 def blend(picture: Image.Image, mask: Image.Image) -> Image.Image:
@@ -27,14 +30,35 @@ def blend(picture: Image.Image, mask: Image.Image) -> Image.Image:
 
 
 def draw_boxes(picture: Image.Image, found: Sequence[Mapping[str, Any]]) -> Image.Image:
-    """Draw boxes with label and score in the colour of the class, the highest score on top."""
+    """Draw boxes with label and score in the colour of the class, the highest score on top.
+
+    Masks and key points are drawn too. A polygon replaces its box and label: texts are close to each other.
+    """
     canvas = ImageDraw.Draw(picture)
     width = max(1, round(min(picture.size) * _LINE))
     for row in reversed(found):
-        canvas.rectangle(pixels(row["box"], picture.size), outline=generated(row["index"]), width=width)
+        if mask := row.get("mask"):
+            _draw_mask(picture, from_text(mask), row)
     for row in reversed(found):
-        _draw_label(canvas, _caption(row), row, picture.size)
+        color = generated(row["index"])
+        if polygon := row.get("polygon"):
+            canvas.polygon([tuple(point) for point in polygon], outline=color, width=width)
+        else:
+            canvas.rectangle(pixels(row["box"], picture.size), outline=color, width=width)
+        for x, y, *score in row.get("keypoints", ()):
+            if x is not None and y is not None and (not score or (score[0] or 0) >= _LEAST_SCORE):
+                canvas.circle((x, y), 2 * width, fill=color, outline="white")
+    for row in reversed(found):
+        if not row.get("polygon"):
+            _draw_label(canvas, _caption(row), row, picture.size)
     return picture
+
+
+def _draw_mask(picture: Image.Image, png: bytes, row: Mapping[str, Any]) -> None:
+    """Lay the colour of a class over the pixels of a mask, which covers the whole pixels of a box."""
+    left, top, right, bottom = (*map(math.floor, row["box"][:2]), *map(math.ceil, row["box"][2:]))
+    mask = decode_png(png).convert("L").resize((max(1, right - left), max(1, bottom - top)), Image.Resampling.NEAREST)
+    picture.paste(generated(row["index"]), (left, top), mask.point(lambda value: value // 2))
 
 
 def pixels(box: Sequence[float], size: tuple[int, int]) -> tuple[int, int, int, int]:

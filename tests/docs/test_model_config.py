@@ -11,35 +11,12 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from tests.app.client import serving
+from tests.app.picture_models import Weights, heads
 from tests.app.sample_models import elementwise, write_model
 from tests.docs.pages import blocks, page
 
 SECTION = page("docs/model-config.md").partition("## One example per task")[2].partition("## Check a configuration")[0]
 CONFIGS = [block.text for block in blocks(SECTION) if block.language == "toml"]
-Weights = dict[str, NDArray[np.generic]]
-
-
-def heads(size: tuple[int, int], *outputs: NDArray[np.float32]) -> tuple[list[str], Weights]:
-    """Return a network that takes images of a size and gives these outputs, whatever they show."""
-    lines = [
-        f"pnnx.Input in0 0 1 0 #0=(1,3,{size[0]},{size[1]})f32",
-        "nn.AdaptiveAvgPool2d pool 1 1 0 1 output_size=(1,1) #1=(1,3,1,1)f32",
-        "torch.flatten flat 1 1 1 2 end_dim=-1 start_dim=1 $input=1 #2=(1,3)f32",
-    ]
-    weights: Weights = {}
-    made = []
-    for index, output in enumerate(outputs):
-        name, at, shape = f"head{index}", 3 + 2 * index, ",".join(map(str, output.shape))
-        lines += [
-            f"nn.Linear {name} 1 1 2 {at} bias=True in_features=3 out_features={output.size}"
-            f" @bias=({output.size})f32 @weight=({output.size},3)f32 #2=(1,3)f32 #{at}=(1,{output.size})f32",
-            f"Tensor.reshape {name}_rows 1 1 {at} {at + 1} shape=(-1,{shape}) #{at + 1}=(1,{shape})f32",
-        ]
-        weights |= {f"{name}.weight": np.zeros((output.size, 3), np.float32), f"{name}.bias": output.ravel()}
-        made.append(str(at + 1))
-    if len(made) > 1:
-        lines.append(f"prim::TupleConstruct all {len(made)} 1 {' '.join(made)} 99")
-    return [*lines, f"pnnx.Output out 1 0 {'99' if len(made) > 1 else made[0]}"], weights
 
 
 def yolo_rows(classes: int, anchors: int) -> NDArray[np.float32]:

@@ -13,8 +13,9 @@ from PIL import Image
 import engine
 from tests.app.console.browser import Browser
 from tests.app.console.conftest import ROOT, serving
-from tests.app.picture_models import write_segmenter
+from tests.app.picture_models import heads, write_segmenter
 from tests.app.pictures import npy
+from tests.app.sample_models import write_model
 from tests.app.text_models import ANSWERS, write_text_model
 from tests.patience import PATIENCE_S
 
@@ -75,6 +76,33 @@ def test_a_digit_that_is_drawn_is_read(browser: Browser) -> None:
     browser.one(".sketch canvas")
     browser.script(DRAW)
     browser.one(".answer", "1")
+
+
+def test_masks_key_points_polygons_and_texts_are_shown(browser: Browser, tmp_path: Path) -> None:
+    inside = np.pad(np.ones((1, 4, 4), np.float32), ((0, 0), (2, 2), (2, 2)), constant_values=-1)
+    row = np.repeat(np.float32([[16], [16], [20], [20], [0.9], [1]]), 12, axis=1)
+    points = np.concatenate([row[:5], np.repeat(np.float32([[10], [12], [0.9], [20], [20], [0.1]]), 12, axis=1)])
+    letters = np.float32([[0.1, 0.8, 0.1], [0.1, 0.1, 0.8]])
+    yolo = 'task = "detection"\nlabels = ["cat"]\n[detection]\ndecoder = "yolov8"\n'
+    text = 'task = "text-recognition"\nlabels = ["a", "b"]\n'
+    models = (
+        ("masks", (row, inside), f'{yolo}prototypes = "out1"\n', ".boxes .inside"),
+        ("points", (points,), f"{yolo}keypoints = [2, 3]\n", ".boxes circle"),
+        ("lines", (inside.clip(0),), 'task = "detection"\n[detection]\ndecoder = "dbnet"\n', ".boxes polygon"),
+        ("reader", (letters,), text, ".answer"),
+    )
+    for name, outputs, config, _ in models:
+        write_model(tmp_path / "store", name, *heads((32, 32), *outputs), config=config)
+    picture = tmp_path / "picture.png"
+    Image.new("RGB", (32, 32), "grey").save(picture)
+    with serving(tmp_path / "store", backend="reference") as (url, _):
+        for name, _, _, sign in models:
+            browser.driver.get(f"{url}/#/try/{name}")
+            browser.one(".drop")
+            drop(browser, picture)
+            assert browser.one(sign) and len(browser.all(sign)) == 1, name
+        browser.one(".answer", "ab")
+        browser.driver.get("about:blank")
 
 
 def test_boxes_are_drawn_on_the_picture(browser: Browser) -> None:

@@ -57,7 +57,7 @@ def test_every_key_of_a_models_config_is_described() -> None:
         SoundConfig,
         *(type(value) for _, value in whole() if isinstance(value, Section)),
     ]
-    assert len(sections) == 21
+    assert len(sections) == 22
     missing = [f"{section.__name__}.{name}" for section in sections for name, field in section.model_fields.items()
                if not (field.description or "").endswith((".", "#rrggbb."))]  # fmt: skip
     assert missing == []

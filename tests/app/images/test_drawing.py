@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PIL import Image
+from PIL import Image, ImageDraw
 
-from app.images.drawing import blend, draw_boxes, pixels
+from app.images.drawing import blend, draw_boxes, encode_png, pixels, to_text
 from app.images.palette import generated, text_on
 
 SIDES = st.integers(1, 60)
@@ -48,6 +48,30 @@ def test_drawing_works_at_any_size_and_with_any_label(
 ) -> None:
     x, y = sorted(part * width for part in parts[:2]), sorted(part * height for part in parts[2:])
     assert drawn((width, height), row([x[0], y[0], x[1], y[1]], label=label)).shape == (height, width, 3)
+
+
+def test_a_polygon_replaces_its_box() -> None:
+    corners = [[2, 1], [7, 1], [6, 6], [1, 6]]
+    found = drawn((9, 9), {**row([1, 1, 7, 6], index=3, label="text"), "polygon": corners})
+    expected = Image.new("RGB", (9, 9))
+    ImageDraw.Draw(expected).polygon([tuple(corner) for corner in corners], outline=generated(3))
+    np.testing.assert_array_equal(found, np.asarray(expected))
+
+
+def test_a_mask_is_laid_over_the_whole_pixels_of_its_box() -> None:
+    mask = Image.new("1", (2, 2))
+    mask.putpixel((1, 0), 1)
+    found = drawn((80, 80), {**row([30.5, 30.5, 69.5, 69.5]), "mask": to_text(encode_png(mask))})
+    inside, outside = found[40, 60], found[60, 60]
+    np.testing.assert_allclose(inside, np.array(generated(0)) / 2, atol=2)
+    assert not outside.any()
+
+
+def test_key_points_of_a_low_score_are_left_out() -> None:
+    points = [[10, 10, 0.9], [20, 20, 0.1], [30, 30, None], [None, 5, 1], [500, 500, 1]]
+    found = drawn((80, 80), {**row([1, 70, 5, 79]), "keypoints": points})
+    assert found[10, 10].tolist() == list(generated(0))
+    assert not found[20, 20].any() and not found[30, 30].any()
 
 
 def test_a_box_is_an_outline_in_the_colour_of_its_class() -> None:

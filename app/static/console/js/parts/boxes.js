@@ -1,10 +1,21 @@
-// Picture that was sent, with boxes or a mask over it.
+// Picture that was sent, with boxes, polygons, masks and key points, or a mask of the whole picture, over it.
 import { html, useState } from "../html.js";
 import { percent } from "../format.js";
 
 const COLOURS = ["#e11d48", "#2563eb", "#059669", "#c2410c", "#7c3aed", "#0e7490", "#a16207", "#be185d"];
 const TALL = 368;
 export const colourOf = (index) => COLOURS[index % COLOURS.length];
+
+// Points that the model is sure of; those without a score are all shown.
+const isVisible = ([x, y, score]) => x !== null && y !== null && (score === undefined || score >= 0.5);
+
+// Mask of an object, which covers the whole pixels of its box.
+function Inside({ id, box: [x0, y0, x1, y1], mask, colour }) {
+  const [left, top] = [Math.floor(x0), Math.floor(y0)];
+  const place = { x: left, y: top, width: Math.ceil(x1) - left, height: Math.ceil(y1) - top };
+  return html`<mask id=${id} maskUnits="userSpaceOnUse" ...${place}><image ...${place} preserveAspectRatio="none" href=${`data:image/png;base64,${mask}`} /></mask>
+    <rect class="inside" ...${place} fill=${colour} fill-opacity="0.45" mask=${`url(#${id})`} />`;
+}
 
 export function Boxes({ source, found, task }) {
   const [size, setSize] = useState(null);
@@ -16,10 +27,14 @@ export function Boxes({ source, found, task }) {
   return html`<div class="picture" style=${{ aspectRatio: String(ratio), width: `min(100%, ${Math.round(TALL * ratio)}px)` }}><img src=${source} alt="Picture sent" class=${size && Math.max(...size) < 200 ? "coarse" : ""} onLoad=${loaded} />
     ${mask && html`<img class="mask" src=${`data:image/png;base64,${mask}`} alt="Mask of the predicted classes" />`}
     ${size && boxes.length > 0 && html`<svg class="boxes" viewBox=${`0 0 ${size[0]} ${size[1]}`} role="img" aria-label=${`${boxes.length} found`}>
-      ${boxes.map(({ box: [x0, y0, x1, y1], label, score, index }, at) => html`<g key=${at}>
-        <rect x=${x0} y=${y0} width=${x1 - x0} height=${y1 - y0} fill="none" stroke=${colourOf(index)} stroke-width=${unit * 0.7} rx=${unit * 0.6} />
-        <rect x=${x0} y=${Math.max(0, y0 - unit * 4.6)} width=${unit * (2.1 * `${label} ${percent(score)}`.length + 1.6)} height=${unit * 4.6} fill=${colourOf(index)} rx=${unit * 0.6} />
-        <text x=${x0 + unit} y=${Math.max(unit * 4.6, y0) - unit * 1.3} font-size=${unit * 3.4} fill="#fff">${label} ${percent(score)}</text>
+      ${boxes.map(({ box: [x0, y0, x1, y1], label, score, index, polygon, mask, keypoints }, at) => html`<g key=${at}>
+        ${mask && html`<${Inside} id=${`mask-${at}`} box=${[x0, y0, x1, y1]} mask=${mask} colour=${colourOf(index)} />`}
+        ${polygon?.length
+          ? html`<polygon points=${polygon.map((point) => point.join(",")).join(" ")} fill=${colourOf(index)} fill-opacity="0.15" stroke=${colourOf(index)} stroke-width=${unit * 0.35} />`
+          : html`<rect x=${x0} y=${y0} width=${x1 - x0} height=${y1 - y0} fill="none" stroke=${colourOf(index)} stroke-width=${unit * 0.7} rx=${unit * 0.6} />`}
+        ${keypoints?.filter(isVisible).map(([x, y], point) => html`<circle key=${point} cx=${x} cy=${y} r=${unit * 0.8} fill=${colourOf(index)} stroke="#fff" stroke-width=${unit * 0.2} />`)}
+        ${!polygon?.length && html`<rect x=${x0} y=${Math.max(0, y0 - unit * 4.6)} width=${unit * (2.1 * `${label} ${percent(score)}`.length + 1.6)} height=${unit * 4.6} fill=${colourOf(index)} rx=${unit * 0.6} />
+        <text x=${x0 + unit} y=${Math.max(unit * 4.6, y0) - unit * 1.3} font-size=${unit * 3.4} fill="#fff">${label} ${percent(score)}</text>`}
       </g>`)}
     </svg>`}
   </div>`;

@@ -24,6 +24,13 @@ function Found({ predictions }) {
       <i style=${{ width: `${100 * score}%`, background: colourOf(index) }}></i></li>`)}</ol>`;
 }
 
+function Read({ predictions }) {
+  const { text, score, characters } = Array.isArray(predictions) ? predictions[0] : predictions;
+  return html`<p class="answer">${text || "No text"}</p>
+    <ol class="bars"><li><span class="label">score</span><span class="number">${percent(score)}</span><i class="best" style=${{ width: `${100 * score}%` }}></i></li>
+      ${characters?.map(({ text: letter, score: sure }, at) => html`<li key=${at}><span class="label mono">${letter}</span><span class="number">${percent(sure)}</span><i style=${{ width: `${100 * sure}%` }}></i></li>`)}</ol>`;
+}
+
 function Areas({ predictions }) {
   return html`<h2>${predictions.classes.length} classes</h2>
     <ol class="bars">${predictions.classes.slice(0, 20).map(({ label, index, fraction, color }) => html`<li key=${index}>
@@ -60,7 +67,7 @@ function Tensor({ name, tensor }) {
 export function Result({ about, answer, sent }) {
   const { predictions, outputs } = answer;
   const views = {
-    classification: Classes, detection: Found, segmentation: Areas, image: Picture, embedding: Embeddings, rerank: Ranked,
+    classification: Classes, detection: Found, segmentation: Areas, image: Picture, "text-recognition": Read, embedding: Embeddings, rerank: Ranked,
     "text-classification": Classes, "token-classification": Spans, "question-answering": Answers, "fill-mask": Words,
   };
   const View = predictions && views[about.task];
