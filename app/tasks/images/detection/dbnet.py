@@ -76,7 +76,9 @@ def text_regions(
         placement: position of the picture on the canvas.
         config: config of the task.
     """
-    values = np.where(np.isfinite(probabilities), probabilities, 0).astype(np.float32)
+    values = probabilities.astype(np.float32)
+    if not np.isfinite(values).all():
+        values = np.where(np.isfinite(values), values, 0)
     mask = values > config.mask_threshold
     regions = outlines(_dilated(mask) if config.dilation else mask, _LEAST_REGION, _MOST_REGIONS)
     rectangles = in_order(smallest_rectangles(regions, from_top=True))

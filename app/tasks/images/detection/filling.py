@@ -42,16 +42,19 @@ def mean_inside(values: NDArray[np.float32], quadrilaterals: Floats) -> Floats:
     firsts = np.cumsum(heights) - heights  # of each quadrilateral's rows
     left, right = np.full(heights.sum(), width), np.full(heights.sum(), -1)
     clipped = _clipped(sides)
-    for side, rows, columns_left, columns_right in (_crossings(sides, clipped), _lines(clipped)):
-        places = firsts[side // 4] + rows
+    for side, lines, columns_left, columns_right in (_crossings(sides, clipped), _lines(clipped)):
+        places = firsts[side // 4] + lines
         np.minimum.at(left, places, columns_left)
         np.maximum.at(right, places, columns_right)
     owner = np.repeat(np.arange(len(heights)), heights)
     left, right = np.maximum(left, 0), np.minimum(right, extent[owner, 0])
     counts = np.maximum(right - left + 1, 0)
-    starts = (np.arange(len(owner)) - firsts[owner] + origin[owner, 1]) * width + origin[owner, 0]
-    starts += np.where(counts > 0, left, 0)
-    sums = np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)])
+    rows = np.arange(len(owner)) - firsts[owner] + origin[owner, 1]
+    top, end = rows.min(initial=height), rows.max(initial=-1) + 1
+    sums = np.zeros(max(end - top, 0) * width + 1)  # of all pixels before
+    sums[1:] = values[top:end].ravel()
+    np.cumsum(sums, out=sums)
+    starts = (rows - top) * width + origin[owner, 0] + np.where(counts > 0, left, 0)
     totals = sums[starts + counts] - sums[starts]
     found: Floats = np.bincount(owner, totals, len(heights)) / np.maximum(np.bincount(owner, counts, len(heights)), 1)
     return found
