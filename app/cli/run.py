@@ -73,7 +73,7 @@ def _is_exported(model: Model, inputs: Inputs) -> bool:
 
 
 _MOST_CHARACTERS = 60
-_UNSAID = ("label", "index", "color")
+_UNSAID = ("label", "index", "color", "mask")
 
 
 def report(result: InferResult, items: Sequence[str], about: str, *, is_pipeline: bool = False) -> str:
@@ -150,7 +150,8 @@ def _is_finding(value: Any) -> bool:
 def _finding(finding: Finding) -> Iterator[str]:
     """Yield a line for each prediction; a segmentation has a list of classes, an image task has a picture."""
     if isinstance(finding, dict) and "classes" not in finding:
-        yield f"  a picture of {finding['width']}x{finding['height']}"
+        is_picture = "image" in finding
+        yield f"  a picture of {finding['width']}x{finding['height']}" if is_picture else f"  {_other_fields(finding)}"
         return
     found = finding["classes"] if isinstance(finding, dict) else finding
     labels = [str(prediction.get("label", "")) for prediction in found]

@@ -15,6 +15,10 @@ from app.models.folder.layout import ONNX, ONNX_DATA
 # Size of the pictures of a YOLO network that tells none.
 _YOLO_SIZE: Final = 640
 _MAX_METADATA: Final = 2**20
+# Preprocessing of PP-OCR, which is not in the file.
+_TEXT_LINES: Final[dict[str, Any]] = {
+    "size": [48, 0], "resize": "letterbox", "min_side": 320, "fill": 127.5, "color": "bgr", "mean": [0.5], "std": [0.5]
+}  # fmt: skip
 
 
 def read(request: Request) -> Found:
@@ -43,6 +47,8 @@ def complete(found: Found, graph: engine.RuntimeGraph) -> None:
     metadata = _metadata(found.files[ONNX]) if ONNX in found.files else {}
     if metadata.get("producer") == "skl2onnx":
         found.notes.append("the pipeline takes and returns tensors; labels are in its output")
+    elif "character" in metadata and graph.labels:
+        found.config |= {"task": "text-recognition", "preprocess": _TEXT_LINES}
     elif len(graph.labels) >= 1 and len(graph.inputs) == 1:
         _complete_ultralytics(found, graph, metadata)
 
@@ -62,7 +68,7 @@ def _complete_ultralytics(found: Found, graph: engine.RuntimeGraph, metadata: di
     if image is None or output is None or len(image.shape) != 4 or image.shape[1] != 3:
         return
     task, classes = metadata.get("task", ""), len(graph.labels)
-    if task not in ("", "detect", "classify"):
+    if task not in ("", "detect", "classify", "segment", "pose"):
         found.notes.append(f"metadata: task '{cut(task)}' is not supported; the model returns its outputs as tensors")
         return
     sizes = _sizes(image.shape[2:], metadata)
@@ -71,15 +77,39 @@ def _complete_ultralytics(found: Found, graph: engine.RuntimeGraph, metadata: di
         if task == "classify":  # trained and run on pixels from 0 to 1, the shorter side resized
             found.config["preprocess"] = {"size": sizes, "resize": "crop"}
         return
-    decoder = _decoder(output.shape, classes)
-    if decoder is not None:
-        found.config |= {"task": "detection", "detection": {"decoder": decoder}}
+    more, table = _masks(graph) if task == "segment" else _key_points(metadata) if task == "pose" else (0, {})
+    decoder = _decoder(output.shape, classes + more)
+    if decoder is not None and (decoder == "yolov8" or not more):
+        found.config |= {"task": "detection", "detection": {"decoder": decoder, **table}}
         found.config["preprocess"] = {"size": sizes, "resize": "letterbox"}
-    elif task == "detect":
+    elif task not in ("", "classify"):
+        rows = more + classes
         found.notes.append(
-            f"output '{graph.outputs[0].name}': found shape {list(output.shape)}, expected (N, {4 + classes}, anchors)"
-            f" or (N, anchors, {5 + classes}); export it without nms=True to get boxes"
+            f"output '{graph.outputs[0].name}': found shape {list(output.shape)}, expected (N, {4 + rows}, anchors)"
+            f" or (N, anchors, {5 + rows}); export it without nms=True to get boxes"
         )
+
+
+def _masks(graph: engine.RuntimeGraph) -> tuple[int, dict[str, Any]]:
+    """Return the number of prototypes of masks and the key that names their output; 0 if there is no such output."""
+    for port in graph.outputs[1:]:
+        if port.spec is not None and len(port.spec.shape) == 4 and isinstance(port.spec.shape[1], int):
+            return port.spec.shape[1], {"prototypes": port.name}
+    return 0, {}
+
+
+def _key_points(metadata: dict[str, str]) -> tuple[int, dict[str, Any]]:
+    """Return the number of values of all key points and the key with their shape.
+
+    Raises:
+        ConfigError: the metadata do not have their number and that of the values of each.
+    """
+    told = metadata.get("kpt_shape", "")
+    try:
+        count, values = (int(size) for size in ast.literal_eval(told))
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        raise ConfigError(f"metadata: found kpt_shape '{cut(told)}', expected two numbers") from None
+    return count * values, {"keypoints": [count, values]}
 
 
 def _decoder(shape: tuple[Any, ...], classes: int) -> str | None:

@@ -46,18 +46,24 @@ def picture_model(
     shape: list[int],
     labels: list[str] | None = None,
     canvas: tuple[int | str, int | str] = (32, 64),
+    prototypes: list[int] | None = None,
     **metadata: str,
 ) -> Path:
-    """Write an ONNX file whose output of zeros has a shape."""
+    """Write an ONNX file whose output of zeros has a shape, with a second output of prototypes if they have one."""
     helper, image = onnx.helper, onnx.TensorProto.FLOAT
     size = onnx.numpy_helper.from_array(np.array(shape, np.int64), "size")
     nodes = [helper.make_node("ConstantOfShape", ["size"], ["out"])]
+    outputs, constants = [helper.make_tensor_value_info("out", image, shape)], [size]
+    if prototypes is not None:
+        nodes.append(helper.make_node("ConstantOfShape", ["second"], ["masks"]))
+        outputs.append(helper.make_tensor_value_info("masks", image, prototypes))
+        constants.append(onnx.numpy_helper.from_array(np.array(prototypes, np.int64), "second"))
     graph = helper.make_graph(
         [*nodes, helper.make_node("Identity", ["images"], ["unused"])],
         "g",
         [helper.make_tensor_value_info("images", image, [1, 3, *canvas])],
-        [helper.make_tensor_value_info("out", image, shape)],
-        [size],
+        outputs,
+        constants,
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     if labels is not None:
@@ -202,6 +208,26 @@ def test_task_and_sizes_of_an_ultralytics_file_are_in_its_metadata(
     source = picture_model(tmp_path / "yolo.onnx", shape, ["cat", "dog"], ("height", "width"), **metadata)
     assert imported(source, tmp_path / "store") == expected
     assert note in capsys.readouterr().out
+
+
+def test_masks_and_key_points_of_an_ultralytics_file_are_decoded(tmp_path: Path) -> None:
+    labels = ["cat", "dog"]
+    masks = picture_model(tmp_path / "seg.onnx", [1, 10, 21], labels, prototypes=[1, 4, 8, 16], task="segment")
+    assert imported(masks, tmp_path / "a")["detection"] == {"decoder": "yolov8", "prototypes": "masks"}
+    pose = picture_model(tmp_path / "pose.onnx", [1, 12, 21], labels, task="pose", kpt_shape="[2, 3]")
+    assert imported(pose, tmp_path / "b")["detection"] == {"decoder": "yolov8", "keypoints": [2, 3]}
+
+
+def test_key_points_without_a_shape_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = picture_model(tmp_path / "pose.onnx", [1, 12, 21], ["cat", "dog"], task="pose", kpt_shape="[2, x]")
+    assert main(["import", str(source), "--store", str(tmp_path / "store")]) != 0
+    assert "metadata: found kpt_shape '[2, x]', expected two numbers" in capsys.readouterr().err
+
+
+def test_a_text_recogniser_brings_its_dictionary(tmp_path: Path) -> None:
+    source = picture_model(tmp_path / "rec.onnx", [1, 10, 5], [], (48, "width"), character="a\nb\nc")
+    config = imported(source, tmp_path / "store")
+    assert config["task"] == "text-recognition" and config["preprocess"]["size"] == [48, 0]
 
 
 @pytest.mark.parametrize("metadata", [{"imgsz": "[a]"}, {"imgsz": "(" * 10_000}, {"stride": "x"}, {"imgsz": "{}"}])

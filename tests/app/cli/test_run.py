@@ -15,8 +15,8 @@ from app.cli.run import statistics
 from app.images.palette import generated
 from tests.app.cli.conftest import BIAS, WEIGHT
 from tests.app.cli.test_main import Terminal
-from tests.app.picture_models import write_enlarger, write_segmenter
-from tests.app.sample_models import write_detector
+from tests.app.picture_models import heads, write_enlarger, write_segmenter
+from tests.app.sample_models import write_detector, write_model
 
 
 def save(path: str, *values: float, shape: tuple[int, ...] = (1, 3)) -> str:
@@ -168,6 +168,14 @@ def test_a_picture_made_by_the_model_is_saved(store: Path, capsys: pytest.Captur
     assert main(["run", "double", "--image", "red.png", "--draw", "double.png"]) == 0
     assert np.asarray(Image.open("double.png")).tolist() == [[[0, 255, 255]] * 6] * 4
     assert capsys.readouterr().out.endswith("red.png:\n  a picture of 6x4\n")
+
+
+def test_a_text_in_a_picture_is_printed(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    letters = np.float32([[0.1, 0.8, 0.1], [0.1, 0.1, 0.8]])
+    write_model(store, "reader", *heads((8, 16), letters), config='task = "text-recognition"\nlabels = ["a", "b"]\n')
+    Image.new("RGB", (16, 8)).save("line.png")
+    assert main(["run", "reader", "--image", "line.png"]) == 0
+    assert capsys.readouterr().out.endswith("line.png:\n  text ab  score 0.8\n")
 
 
 def test_the_classes_of_a_segmentation_are_listed(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
