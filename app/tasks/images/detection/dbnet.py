@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from app.errors import ConfigError
 from app.images.placement import Placement
+from app.memory.reservation import charged
 from app.tasks.images.detection.config import DetectionConfig
 from app.tasks.images.detection.decoder import Decoder
 from app.tasks.images.detection.filling import mean_inside
@@ -29,6 +30,9 @@ _LEAST_REGION: Final = 3
 _LEAST_GROWN: Final = 5
 _LEAST_SIDE: Final = 3
 _MOST_REGIONS: Final = 1000
+# Memory for outlines, for a pixel and for each change along a row: noise needs far more than text.
+_BYTES_PER_PIXEL: Final = 6
+_BYTES_PER_CHANGE: Final = 200
 # Boxes are in one line if their tops are at most this many pixels apart from the next one's.
 _LINE: Final = 10
 
@@ -80,7 +84,9 @@ def text_regions(
     if not np.isfinite(values).all():
         values = np.where(np.isfinite(values), values, 0)
     mask = values > config.mask_threshold
-    regions = outlines(_dilated(mask) if config.dilation else mask, _LEAST_REGION, _MOST_REGIONS)
+    mask = _dilated(mask) if config.dilation else mask
+    with charged(_BYTES_PER_PIXEL * mask.size + _BYTES_PER_CHANGE * int(np.count_nonzero(mask[:, 1:] != mask[:, :-1]))):
+        regions = outlines(mask, _LEAST_REGION, _MOST_REGIONS)
     rectangles = in_order(smallest_rectangles(regions, from_top=True))
     rectangles = rectangles[shorter_sides(rectangles) >= _LEAST_REGION]
     scores = mean_inside(values, rectangles)

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.errors import ConfigError
+from app.errors import ConfigError, RequestTooLargeError
 from app.images.placement import Placement
+from app.memory.reservation import MemoryBudget
 from app.tasks.images.detection import DetectionTask
 from app.tasks.images.detection.config import DetectionConfig
 from tests.app.tasks.build import task_of
@@ -93,6 +94,11 @@ def test_a_map_of_ones_is_one_box() -> None:
 )
 def test_noise_is_bounded(values: np.ndarray) -> None:
     assert len(find(values.astype(np.float32), score_threshold=0)) <= 1000
+
+
+def test_noise_that_needs_too_much_memory_is_refused() -> None:
+    with MemoryBudget(1 << 20).answering(), pytest.raises(RequestTooLargeError):
+        find((np.indices((400, 400)).sum(axis=0) % 2).astype(np.float32), dilation=False)
 
 
 def test_not_a_number_is_no_text() -> None:
