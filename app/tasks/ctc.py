@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from app.errors import ConfigError
 
 # Class that separates equal symbols and is no symbol itself.
-BLANK = 0
+BLANK: Final = 0
 # PaddleOCR appends a space to the dictionary, which may end in one that was stripped with the other empty lines.
-_MOST_SPACES = 2
+_MOST_SPACES: Final = 2
 # Tolerance for the sum of a distribution.
-_ROUNDING = 1e-3
+_ROUNDING: Final = 1e-3
 
 
 class Decoded(NamedTuple):
@@ -86,7 +86,7 @@ def step_probabilities(scores: NDArray[Any]) -> NDArray[np.float64]:
 def _best_probabilities(scores: NDArray[Any], most: NDArray[Any]) -> NDArray[np.float64]:
     """Return the probability (N, steps) of the best class: its score where scores are a distribution, else softmax."""
     with np.errstate(all="ignore"):  # overflow to infinity and NaN are intended here
-        is_distribution = (scores.min(axis=2) >= 0) & (np.abs(scores.sum(axis=2, dtype=np.float64) - 1) < _ROUNDING)
+        is_distribution = (scores.min(axis=2) >= 0) & (np.abs(scores.sum(axis=2, dtype=np.float32) - 1) < _ROUNDING)
         probabilities = most.astype(np.float64)
         if not is_distribution.all():
             logits = scores[~is_distribution].astype(np.float64)
