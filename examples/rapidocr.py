@@ -28,7 +28,9 @@ task = "detection"
 [preprocess]
 resize = "limit"
 min_side = 736
+max_aspect = 8
 multiple = 32
+fill = 0
 color = "bgr"
 mean = [0.5]
 std = [0.5]
@@ -54,6 +56,9 @@ fill = 127.5
 color = "bgr"
 mean = [0.5]
 std = [0.5]
+
+[batching]
+max_batch_size = 6
 """,
     ),
     (
@@ -70,6 +75,9 @@ fill = 127.5
 color = "bgr"
 mean = [0.5]
 std = [0.5]
+
+[batching]
+max_batch_size = 6               # texts depend a little on the width of their batch
 """,
     ),
 )

@@ -33,7 +33,7 @@ class PreprocessConfig(Section):
         default=0.875, description="crop: the shorter side becomes size / crop_fraction, then the middle is cut out."
     )
     fill: Annotated[float, Field(ge=0, le=255)] = Field(
-        default=114, description="letterbox: pixel value around the picture."
+        default=114, description="letterbox, max_aspect: pixel value around the picture."
     )
     multiple: Annotated[int, Field(ge=1, le=1024)] = Field(
         default=1,
@@ -47,6 +47,11 @@ class PreprocessConfig(Section):
     max_side: Positive | None = Field(
         default=None,
         description="limit: most size of the longer side; letterbox: most of the side that follows, by squeezing.",
+    )
+    max_aspect: Annotated[float, Field(ge=1, le=1000)] | None = Field(
+        default=None,
+        description="limit: a picture wider than so many times its height gets fill above and below, until it is half"
+        " as wide, so that text detectors see a line of text as one.",
     )
     max_pixels: Positive | None = Field(
         default=None, description="Largest picture this model takes, in pixels; default: the server's max_pixels."
@@ -122,6 +127,8 @@ def completed(port: engine.Port, config: PreprocessConfig) -> PreprocessConfig:
         raise ConfigError(
             f"preprocess.{key}: found with resize '{config.resize}', expected 'limit', or 'letterbox' with a 0 in size"
         )
+    if config.max_aspect is not None and config.resize != "limit":
+        raise ConfigError(f"preprocess.max_aspect: found with resize '{config.resize}', expected 'limit'")
     color = config.color or _COLORS.get(channels if channels is not None else 3)
     if color is None or (channels is not None and channels != (1 if color == "grey" else 3)):
         found = f"'{color}'" if color else "nothing"

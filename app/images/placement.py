@@ -74,6 +74,8 @@ def place(picture: tuple[int, int], canvas: tuple[int, int], config: PreprocessC
     """
     if config.follows:
         return _following(picture, canvas, config)
+    if config.resize == "limit":
+        return _limited(picture, canvas, config)
     if config.resize == "crop":
         return _crop(picture, canvas, config.crop_fraction)
     if config.resize == "letterbox":
@@ -113,6 +115,21 @@ def following_canvas(picture: tuple[int, int], config: PreprocessConfig) -> tupl
     return (side, height) if across else (width, side)
 
 
+def _padded(picture: tuple[int, int], config: PreprocessConfig) -> tuple[int, int]:
+    """Return the size of a picture with what is added above and below, as RapidOCR does."""
+    width, height = picture
+    if config.max_aspect is None or width <= config.max_aspect * height:
+        return picture
+    return width, height + 2 * ((2 * int(width / config.max_aspect) - height) // 2)
+
+
+def _limited(picture: tuple[int, int], canvas: tuple[int, int], config: PreprocessConfig) -> Placement:
+    height = max(1, round(picture[1] * canvas[1] / _padded(picture, config)[1]))
+    return Placement(
+        picture=picture, resized=(canvas[0], height), canvas=canvas, origin=(0, -((canvas[1] - height) // 2))
+    )
+
+
 def rounded_up(side: int, multiple: int) -> int:
     """Return the least multiple that is not less than ``side``."""
     return -(-side // multiple) * multiple
@@ -128,7 +145,11 @@ def _following(picture: tuple[int, int], canvas: tuple[int, int], config: Prepro
 
 
 def limited_canvas(picture: tuple[int, int], config: PreprocessConfig) -> tuple[int, int]:
-    """Return the picture's size with its sides between the limits, each rounded to a multiple, as DBNet does."""
+    """Return the picture's size with its sides between the limits, each rounded to a multiple, as DBNet does.
+
+    A picture of an extreme shape is padded first.
+    """
+    picture = _padded(picture, config)
     ratio, shorter, longer = 1.0, min(picture), max(picture)
     if config.min_side is not None and shorter < config.min_side:
         ratio = config.min_side / shorter

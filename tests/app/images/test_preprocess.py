@@ -219,6 +219,19 @@ def test_limits_give_the_sizes_of_rapidocr(key: str, side: int) -> None:
     assert all(each.resized == each.canvas for each in placements)
 
 
+def test_wide_pictures_are_padded_as_by_rapidocr() -> None:
+    with np.load(RAPIDOCR.parent.parent / "pipelines" / "crops.npz") as record:
+        wide, expected = record["wide"].tolist(), record["sizes"].tolist()
+    config = PreprocessConfig(resize="limit", multiple=32, min_side=736, max_aspect=8, fill=0)
+    for size, (above, *canvas) in zip(wide, expected, strict=True):
+        made = Preprocessor(port(OPEN), config, Settings())([Picture(data=encoded(gradient(*size)))])
+        placement = made.placements[0]
+        assert list(placement.canvas) == canvas
+        top = -placement.origin[1] * size[1] / placement.resized[1]
+        assert top == pytest.approx(above, abs=1)
+        assert not made.tensor[0, :, : -placement.origin[1]].any()
+
+
 def test_lines_alone_and_in_a_batch_have_the_sizes_of_rapidocr() -> None:
     with np.load(RAPIDOCR) as record:
         lines, expected = record["lines"].tolist(), record["line_sizes"].tolist()
