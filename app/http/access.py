@@ -44,8 +44,10 @@ _LISTS: Final = frozenset({"shape"})
 # Ends of the paths that run a model.
 _RUNNING: Final = ("/infer", ":predict", "/graph/operand", "/compare")
 _PREDICTIONS: Final = "/predictions/"
-# Paths that run a model on texts.
-_TEXT: Final = frozenset(("/v1/embeddings", "/v1/rerank", "/embed", "/rerank", "/predict", "/tokenize"))
+# Paths that run a model on texts, and one on sound.
+_TEXT: Final = frozenset(
+    ("/", "/v1/embeddings", "/v1/rerank", "/v1/audio/transcriptions", "/embed", "/rerank", "/predict", "/tokenize")
+)
 # Measures a model for minutes, beside its requests.
 _TUNING: Final = "/tune"
 # Ends of the paths below /v2 that change the server: log, traces, models, shared memory.

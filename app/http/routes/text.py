@@ -135,7 +135,7 @@ class RerankBody(TextBody):
 class EmbedBody(TextBody):
     """Body of `/embed`."""
 
-    TASKS = ("embedding",)
+    TASKS: ClassVar[tuple[str, ...]] = ("embedding",)
     inputs: Annotated[Any, BeforeValidator(partial(_texts, "inputs"))] = Field(description="A text, or a list of them.")
     dimensions: int | None = Field(default=None, description="Leading values of each vector that are kept.")
     truncate: bool = Field(default=False, description="Whether a text that is too long is truncated; else 413.")
@@ -197,9 +197,22 @@ class PredictBody(TextBody):
         return _request(self.inputs, {})
 
     def pieces(self, model: str, found: list[Any]) -> Iterable[bytes]:
-        """Return the classes of each text; those of a single text without a list around."""
-        classes = [[{"score": each["probability"], "label": each["label"]} for each in one] for one in found]
-        return [dump_json(classes[0] if len(classes) == 1 else classes)]
+        """Return the classes of each text."""
+        return [_classes(found)]
+
+
+class InputsBody(EmbedBody):
+    """Body of `POST /`, the route that text-embeddings-inference's clients use without a name."""
+
+    TASKS = (*EmbedBody.TASKS, *PredictBody.TASKS)
+
+    def pieces(self, model: str, found: list[Any]) -> Iterable[bytes]:
+        """Return vectors as `/embed`, or classes as `/predict`.
+
+        Raises:
+            RequestTooLargeError: see ``EmbedBody``.
+        """
+        return [_classes(found)] if isinstance(found[0], list) else super().pieces(model, found)
 
 
 class TokenizeBody(BaseModel):
@@ -209,6 +222,12 @@ class TokenizeBody(BaseModel):
     model: str | None = Field(default=None, description="Name of the model; default: the server's default model.")
     inputs: Annotated[Any, BeforeValidator(partial(_texts, "inputs"))] = Field(description="A text, or a list of them.")
     add_special_tokens: bool = Field(default=True, description="Whether special tokens are added.")
+
+
+def _classes(found: Sequence[Any]) -> bytes:
+    """Return the classes of each text; those of a single text without a list around."""
+    classes = [[{"score": each["probability"], "label": each["label"]} for each in one] for one in found]
+    return dump_json(classes[0] if len(classes) == 1 else classes)
 
 
 def _request(texts: tuple[Text, ...], parameters: Mapping[str, Any]) -> InferRequest:
@@ -336,6 +355,12 @@ async def models(request: Request) -> Response:
 async def embed(request: Request) -> Response:
     """For models with task embedding."""
     return await _run(request, EmbedBody)
+
+
+@router.post("/", **_documentation(InputsBody, "Embeddings or classes of texts, as text-embeddings-inference's"))
+async def inputs(request: Request) -> Response:
+    """For models with task embedding or text-classification."""
+    return await _run(request, InputsBody)
 
 
 @router.post("/rerank", **_documentation(RerankTextsBody, "Texts by relevance, as text-embeddings-inference's"))

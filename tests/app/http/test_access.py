@@ -268,9 +268,11 @@ def test_every_route_that_takes_something_is_known_by_what_it_is_for(unlocked: C
     assert writing == {
         **dict.fromkeys(
             (
+                "/",
                 "/infer",
                 "/v1/embeddings",
                 "/v1/rerank",
+                "/v1/audio/transcriptions",
                 "/embed",
                 "/rerank",
                 "/predict",
