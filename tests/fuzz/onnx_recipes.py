@@ -589,10 +589,12 @@ def movement(d: Draft) -> Call | None:
         ends = [-(2**31) if step < 0 and end == 2**31 - 1 else end for step, end in zip(steps, ends, strict=True)]
         return Call(type=type, inputs=[x, longs(starts), longs(ends), longs(axes), longs(steps)])
     if type == "Pad":
-        mode = d.draw.choice(("constant", "constant", "reflect", "edge", "wrap"))
+        mode = d.draw.choice(("constant", "constant", "reflect", "edge", *(("wrap",) if d.opset >= 19 else ())))
         pads = [d.draw.integer(-1 if d.draw.chance(0.2) else 0, 2) for _ in range(2 * rank)]
         if d.opset < 11:
             return Call(type=type, inputs=[x], attributes={"mode": mode, "pads": pads, "value": 0.5})
+        if mode == "wrap":  # of a part that is cut off too, onnxruntime wraps what is left
+            pads = [abs(each) for each in pads]
         fill = [np.asarray(1, value.dtype)] if mode == "constant" and d.draw.chance(0.5) else []
         return Call(type=type, inputs=[x, longs(pads), *fill], attributes={"mode": mode})
     if type == "Tile":
@@ -692,7 +694,7 @@ def indexing(d: Draft) -> Call | None:
 @recipe(3)
 def image(d: Draft) -> Call | None:
     """Resampling of images."""
-    x = pick(d, "f", (3, 4, 5), ("float32",)) if d.draw.chance(0.8) else pick(d, "fiu", (4,))
+    x = pick(d, "f", (3, 4, 5), ("float32",) if d.draw.chance(0.8) else ())
     if x is None:
         return None
     value = d.values[x]

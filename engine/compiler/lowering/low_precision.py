@@ -44,8 +44,14 @@ def low_precision_of(
     Args:
         wide: the same graph as it is lowered.
         outputs: the flattened outputs of the graph.
+
+    Raises:
+        OutputRoundingError: the dtype of an output is unknown.
     """
     values = graph.infer(specs)
+    unknown = [name for name in outputs if not isinstance(values.get(name), TensorSpec)]
+    if unknown:
+        raise OutputRoundingError(f"nothing is known of output '{unknown[0]}'")
     makers = {op.name: op for op in graph.operators}
     rounded: dict[str, str] = {}
     for op in wide.operators:

@@ -139,7 +139,7 @@ def prelu(node: Node) -> Value:
     if rank is not None and (len(shape) > rank or any(None not in (a, b) and a not in (1, b) for a, b in pairs)):
         raise ShapeError("slope does not fit", found=format_shape(_shape(slope)))
     is_by_channel = rank is not None and rank > 1 and (size == 1 or shape[1] == size)
-    if slope.constant is not None and is_by_channel and slope.dtype == x.dtype:
+    if slope.constant is not None and is_by_channel and slope.dtype == x.dtype and slope.constant.dtype.kind != "i":
         weights = {"weight": slope.constant.reshape(-1)}
         return node.make("nn.PReLU", x, weights=weights, num_parameters=size)
     bent = node.make("torch.mul", x, in_dtype_of(node, slope, x))

@@ -99,7 +99,7 @@ def _windows(node: Node) -> dict[str, Any]:
             found, expected = f"{mode} {list(padding)}", f"{2 * len(kernel)} numbers, SAME_UPPER, SAME_LOWER or VALID"
             raise ParameterError("pads do not fit", found=found, expected=expected)
     return {
-        "ceil_mode": bool(node.number("ceil_mode", 0)) and mode == "NOTSET",
+        "ceil_mode": bool(node.number("ceil_mode", 0)) and not mode.startswith("SAME"),
         "kernel_size": kernel,
         "padding": padding,
         "stride": spread(node, "strides", len(kernel)),
