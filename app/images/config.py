@@ -35,6 +35,9 @@ class PreprocessConfig(Section):
     fill: Annotated[float, Field(ge=0, le=255)] = Field(
         default=114, description="letterbox, max_aspect: pixel value around the picture."
     )
+    align: Literal["center", "corner"] = Field(
+        default="center", description="letterbox: position of the picture on the input; corner: at the top left."
+    )
     multiple: Annotated[int, Field(ge=1, le=1024)] = Field(
         default=1,
         description="none, dynamic size: height and width grow to a multiple of it, by repeating last row and column;"

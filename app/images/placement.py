@@ -79,7 +79,7 @@ def place(picture: tuple[int, int], canvas: tuple[int, int], config: PreprocessC
     if config.resize == "crop":
         return _crop(picture, canvas, config.crop_fraction)
     if config.resize == "letterbox":
-        return _letterbox(picture, canvas)
+        return _letterbox(picture, canvas, config.align == "corner")
     if config.resize == "none":
         return Placement(picture=picture, resized=picture, canvas=canvas)
     return Placement(picture=picture, resized=canvas, canvas=canvas)
@@ -95,10 +95,10 @@ def _crop(picture: tuple[int, int], canvas: tuple[int, int], fraction: float) ->
     return Placement(picture=picture, resized=resized, canvas=canvas, origin=origin)
 
 
-def _letterbox(picture: tuple[int, int], canvas: tuple[int, int]) -> Placement:
+def _letterbox(picture: tuple[int, int], canvas: tuple[int, int], is_at_corner: bool) -> Placement:
     ratio = min(canvas[0] / picture[0], canvas[1] / picture[1])
     resized = (max(1, round(picture[0] * ratio)), max(1, round(picture[1] * ratio)))
-    origin = (-((canvas[0] - resized[0]) // 2), -((canvas[1] - resized[1]) // 2))
+    origin = (-((canvas[0] - resized[0]) // 2), -((canvas[1] - resized[1]) // 2)) if not is_at_corner else (0, 0)
     return Placement(picture=picture, resized=resized, canvas=canvas, origin=origin)
 
 

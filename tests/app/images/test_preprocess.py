@@ -95,6 +95,12 @@ def test_a_letterbox_is_filled_around_the_picture() -> None:
     np.testing.assert_array_equal(found[0].transpose(1, 2, 0), expected)
 
 
+def test_a_letterbox_may_lie_in_the_corner() -> None:
+    found = prepare(gradient(6, 2), resize="letterbox", align="corner", fill=9, scale=1)
+    np.testing.assert_array_equal(found[..., :2, :], chw(gradient(6, 2)))
+    assert (found[..., 2:, :] == 9).all()
+
+
 def test_a_long_thin_picture_costs_no_more_than_its_canvas() -> None:
     assert prepare(Image.new("L", (60_000, 2)), (1, 3, 224, 224), resize="crop").shape == (1, 3, 224, 224)
 
