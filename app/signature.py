@@ -82,13 +82,13 @@ class Signature:
         Raises:
             InputMismatchError: there are several, which the request must name.
         """
-        if len(self.inputs) != 1:
+        if len(self.requested) != 1:
             raise InputMismatchError(
-                f"the model has {len(self.inputs)} inputs: found one unnamed tensor, expected"
+                f"the model has {len(self.requested)} inputs: found one unnamed tensor, expected"
                 f" one for each of {quoted(self.input_names)}",
                 expected=list(self.input_names),
             )
-        return self.inputs[0]
+        return self.requested[0]
 
     def picture_port(self, name: str | None = None) -> engine.Port:
         """Return the input that takes images; a given name must be the name of that input.
@@ -96,7 +96,7 @@ class Signature:
         Raises:
             InputMismatchError: the model, or the named input, takes no images.
         """
-        if self.picture_input is None and name is None and len(self.inputs) != 1:
+        if self.picture_input is None and name is None and len(self.requested) != 1:
             raise InputMismatchError(
                 f"the model takes no pictures: found a picture, expected tensors for {quoted(self.input_names)}"
                 f"{_ADVICE}",
@@ -144,9 +144,14 @@ class Signature:
         return self.sound_input
 
     @property
+    def requested(self) -> tuple[engine.Port, ...]:
+        """Return the inputs that requests must have: all but states."""
+        return tuple(port for port in self.inputs if port.name not in self.states) if self.states else self.inputs
+
+    @property
     def input_names(self) -> tuple[str, ...]:
-        """Return the names in the order of the graph."""
-        return tuple(port.name for port in self.inputs)
+        """Return the names of the inputs that requests must have, in the order of the graph."""
+        return tuple(port.name for port in self.requested)
 
     @property
     def output_names(self) -> tuple[str, ...]:

@@ -139,7 +139,7 @@ def _begins(part: Part, magic: bytes) -> bool:
 
 
 def _npy(part: Part, signature: Signature, settings: Settings) -> Inputs:
-    port = signature.only_input() if len(signature.inputs) == 1 else signature.input(part.name)
+    port = signature.only_input() if len(signature.requested) == 1 else signature.input(part.name)
     return {port.name: read_npy(part.data, settings, f"the file '{_file_name(part)}'")}
 
 

@@ -252,6 +252,6 @@ def npz_message(body: bytes | bytearray, settings: Settings) -> Message:
 
 def named(arrays: Mapping[str, NDArray[Any]], signature: Signature) -> Inputs:
     """Return the arrays of an archive as inputs."""
-    if len(arrays) == len(signature.inputs) == 1:
-        return {signature.inputs[0].name: next(iter(arrays.values()))}
+    if len(arrays) == len(signature.requested) == 1:
+        return {signature.requested[0].name: next(iter(arrays.values()))}
     return {port.name: arrays[name] for name, port in signature.matched(arrays).items()}

@@ -48,6 +48,9 @@ _PREDICTIONS: Final = "/predictions/"
 _TEXT: Final = frozenset(
     ("/", "/v1/embeddings", "/v1/rerank", "/v1/audio/transcriptions", "/embed", "/rerank", "/predict", "/tokenize")
 )
+# End of the path of a WebSocket that runs a model.
+_STREAM: Final = "/stream"
+_STREAM_DEPTH: Final = 3
 # Measures a model for minutes, beside its requests.
 _TUNING: Final = "/tune"
 # Ends of the paths below /v2 that change the server: log, traces, models, shared memory.
@@ -111,6 +114,8 @@ def group_of(method: str, path: str) -> Group | None:
             return Group.INFER
         if path.endswith(_TUNING) or (path.startswith(_V2) and path.endswith(_ADMIN)):
             return Group.ADMIN
+    if path.endswith(_STREAM) and path.startswith("/models/") and path.count("/") == _STREAM_DEPTH:
+        return Group.INFER
     if path in _OPEN or path.startswith(_CONSOLE):
         return None
     return Group.METRICS if path == "/metrics" else Group.METADATA

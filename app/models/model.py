@@ -450,7 +450,7 @@ class Model:
         None are known if graph and config leave a size dynamic, or if the model has rejected zeros.
         """
         if self._given is not None:
-            return dict(self._given)
+            return dict(self._given) if self.steps is None else self.steps.example(self._given)
         if self.remark is not None:
             return None
         if examples := self._examples():

@@ -154,6 +154,13 @@ class Sequences:
         finally:
             self._end_turn(step, sequence, is_kept=is_kept)
 
+    def end(self, key: tuple[bytes, int | str]) -> None:
+        """End a sequence if it is in progress."""
+        with self._lock:
+            sequence = self._active.pop(key, None)
+        if sequence is not None:
+            sequence.close()
+
     def close(self) -> None:
         """End all sequences; later requests find none."""
         with self._lock:

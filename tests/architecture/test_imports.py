@@ -188,6 +188,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "soundfile": ("app.sound.decode",),
     "soxr": ("app.sound.decode",),
     "tokenizers": ("app.text.tokenizer",),
+    "wsproto": ("app.http.server.web_socket",),
     "fsspec": ("app.remote.source",),
     "aiohttp": ("app.remote.source", "app.remote.redirects"),
     "ray": ("app.scale.ray",),

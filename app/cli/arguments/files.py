@@ -66,7 +66,7 @@ def find_pictures(paths: Sequence[str]) -> list[str]:
 
 def needed(signature: Signature, inputs: Inputs) -> str:
     """Return the flags for the missing inputs: ``--input in0.npy ([1, 3, ?, ?] float32)``."""
-    missing = [port for port in signature.inputs if port.name not in inputs]
+    missing = [port for port in signature.requested if port.name not in inputs]
     flags = [f"--input {port.name}.npy ({describe(port)})" for port in missing]
     text = " and ".join(flags)
     takes_picture = signature.picture_input in {port.name for port in missing}
@@ -100,7 +100,7 @@ def _names(signature: Signature) -> set[str]:
 
 
 def _next_port(argument: str, inputs: Inputs, signature: Signature) -> Any:
-    free = [port for port in signature.inputs if port.name not in inputs]
+    free = [port for port in signature.requested if port.name not in inputs]
     if not free:
         raise UsageError(f"'{argument}' is an extra input: the model has {quoted(signature.input_names)}")
     return free[0]
@@ -111,5 +111,5 @@ def _picture(path: str) -> Picture:
 
 
 def _check_complete(inputs: Inputs, signature: Signature) -> None:
-    if len(inputs) < len(signature.inputs):
+    if len(inputs) < len(signature.requested):
         raise UsageError(f"the model needs {needed(signature, inputs)}")

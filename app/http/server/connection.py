@@ -153,7 +153,7 @@ class Connection(asyncio.BufferedProtocol):
     def shutdown(self) -> None:
         """Close after the answer to the current request, because the server stops."""
         if self._request is not None:
-            self._request.keeps_alive = False
+            self._request.stop()
         elif self.state is not State.LAST:
             self.transport.close()
 
@@ -168,6 +168,9 @@ class Connection(asyncio.BufferedProtocol):
                     self._count += len(data) - at
                     if self._count > _LINGER_BYTES:
                         self.cut_off()
+                    return
+                if self.state is State.STREAM and self._request is not None:
+                    self._request.take(memoryview(data)[at:])
                     return
                 at = self._feed_head(data, at) if self.state is State.HEAD else self._feed_body(data, at)
         except ServiceError as fault:
@@ -320,6 +323,17 @@ class Connection(asyncio.BufferedProtocol):
         self.state = self.state.after(Event.START)
         self._put([head, *pieces])
 
+    def upgrade(self, request: Request, headers: Headers) -> None:
+        """Answer that the connection is a WebSocket now; the request gets all bytes that follow."""
+        if self.owns(request):
+            self.state = self.state.after(Event.UPGRADE)
+            self._put([head_of(request, 101, headers, self.server.default_headers)])
+
+    def finish(self, request: Request) -> None:
+        """Close the connection of a WebSocket after what was written."""
+        if self.owns(request):
+            self._end()
+
     def write(self, request: Request, pieces: Pieces) -> None:
         """Write more of the answer."""
         if self.owns(request):
@@ -444,6 +458,8 @@ class Connection(asyncio.BufferedProtocol):
             return
         elif self._holds:  # the server has paused reading
             self._since = now
+        elif self.state is State.STREAM and self._request is not None:
+            self._request.check_deadline()
         elif self.state is State.HEAD:
             self._check_head(took)
         elif self.state is State.DROP:

@@ -19,6 +19,7 @@ from app.http.routes import infer
 from app.http.server.asgi import AsgiRequest
 from app.http.server.connection import Connection
 from app.http.server.messages import Head, Headers, Pieces, Request
+from app.http.server.web_socket import WebSocketRequest, stream_model
 from app.http.v2.app import error_response as v2_error_response
 from app.http.v2.infer import V2Head, V2ModelRequest
 from app.memory.machine import uninitialised
@@ -79,6 +80,10 @@ class Service:
 
     def request(self, connection: Connection, head: Head) -> Request:
         """Return the request of a head."""
+        if (name := stream_model(head.method, head.path)) is not None:
+            return WebSocketRequest(
+                connection, head, name, plane=self.plane, access=self._state.access, metrics=self._state.metrics
+            )
         target = find(head.method, head.path)
         if target is None or (self._has_origins and any(name == b"origin" for name, _ in head.headers)):
             return AsgiRequest(connection, head)

@@ -126,13 +126,17 @@ class Request:
         return None
 
     def check_deadline(self) -> None:
-        """End the request if its own time limit has passed before the body is complete."""
+        """End the request if its own time limit has passed before the body is complete, or a WebSocket is idle."""
 
     def complete(self) -> None:
         """Answer, now that the body is complete."""
 
     def lost(self) -> None:
         """End the request: the client has left, or was refused because it was too slow."""
+
+    def stop(self) -> None:
+        """Let the connection close after the answer, because the server stops."""
+        self.keeps_alive = False
 
 
 class Reader:

@@ -7,6 +7,7 @@ end (DROP), before the body has ended; then the rest of the body is dropped.
       └──────────────bodiless──────────▲
                    BODY ──start──► EARLY ──body_end──► SEND
                                    EARLY ──answer_end──► DROP ──body_end──► HEAD
+    RUN ──upgrade──► STREAM
     every state ──last──► LAST
 
 Only `Connection` changes the state, by `State.after`; an event without a transition is a bug and raises KeyError.
@@ -26,6 +27,7 @@ class Event(Enum):
     BODY_END = auto()
     START = auto()  # the first byte of the answer is written
     ANSWER_END = auto()
+    UPGRADE = auto()  # the connection becomes a WebSocket
     LAST = auto()  # the last answer is written, or the connection is lost
 
 
@@ -38,6 +40,7 @@ class State(Enum):
     SEND = auto()  # a part of the answer is written
     EARLY = auto()  # a part of the answer is written, and the body is still to come
     DROP = auto()  # the answer is written, and the body is still to come
+    STREAM = auto()  # a WebSocket: both sides send messages until one of them closes
     LAST = auto()  # nothing follows: further bytes are dropped, and the client has some time to receive the answer
 
     def after(self, event: Event) -> State:
@@ -51,6 +54,7 @@ TRANSITIONS: Final = {
     (State.BODY, Event.BODY_END): State.RUN,
     (State.BODY, Event.START): State.EARLY,
     (State.RUN, Event.START): State.SEND,
+    (State.RUN, Event.UPGRADE): State.STREAM,
     (State.SEND, Event.ANSWER_END): State.HEAD,
     (State.EARLY, Event.BODY_END): State.SEND,
     (State.EARLY, Event.ANSWER_END): State.DROP,
