@@ -56,9 +56,10 @@ SECTIONS: Final[dict[str, tuple[str, str]]] = {
         "Pipelines of scikit-learn, LightGBM and XGBoost; a ratio is onnxruntime's time divided by ours, fastest runs.",
     ),
     "quantised": (
-        "Quantised ONNX files",
+        "Quantised ONNX files, and bfloat16",
         "Files of onnxruntime's quantiser: static (QDQ form, unsigned activations), signed (its default options) and "
-        "dynamic. A ratio is the faster rival's time divided by ours, fastest runs.",
+        "dynamic. In bf16, onnxruntime computes in float32. A ratio is the faster rival's time divided by ours, "
+        "fastest runs.",
     ),
     "texts": (
         "Embeddings of texts",

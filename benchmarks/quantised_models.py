@@ -1,11 +1,12 @@
-"""Measure quantised ONNX files beside onnxruntime and OpenVINO: the files that onnxruntime's quantiser writes.
+"""Measure low precision beside onnxruntime and OpenVINO: the files that onnxruntime's quantiser writes, and bfloat16.
 
     python -m benchmarks.quantised_models [--networks resnet18 ...] [--folder DIR] [--seconds 1] [--save NAME]
 
 Every network is quantised statically (QDQ form, unsigned activations, one weight scale a channel), statically with the
 quantiser's default options (signed activations, one scale a weight), and dynamically. All engines run the same file in
 this process on one thread and take turns. Layers that the file leaves in float32 are computed in float32, also by
-OpenVINO. Needs torch, onnx, onnxruntime and openvino.
+OpenVINO. In bf16, this engine and OpenVINO run the float32 file in bfloat16, and onnxruntime, which cannot, in float32.
+Needs torch, onnx, onnxruntime and openvino.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import logging
 import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from statistics import geometric_mean
 from typing import Any, Final
@@ -22,7 +24,7 @@ from typing import Any, Final
 import numpy as np
 
 import engine
-from app.measuring.contest import Array, RivalError, Run, load, take_turns
+from app.measuring.contest import Array, RivalError, Run, load, run_openvino, take_turns
 from benchmarks.export import write_once
 from benchmarks.files import Files, default_folder
 from benchmarks.machine import describe
@@ -32,7 +34,7 @@ from benchmarks.record import OURS
 from benchmarks.report import table
 
 DEFAULT: Final = ("resnet18", "resnet50", "mobilenet_v2", "bert_mini_128", "vit_tiny_224")
-KINDS: Final = ("static", "signed", "dynamic")
+KINDS: Final = ("static", "signed", "dynamic", "bf16")
 RIVALS: Final = ("onnxruntime", "openvino")
 SAMPLES: Final = 12
 # Least share of the energy of onnxruntime's answer that another answer must keep: sums of bytes are rounded once in
@@ -69,6 +71,8 @@ def quantised(network: Network, kind: str, folder: Path) -> Path:
     path = files.folder / f"model.{kind}.onnx"
     prepared = files.folder / "model.prepared.onnx"
     write_once(prepared, lambda target: quantization.quant_pre_process(str(files.onnx(1)), str(target)))
+    if kind == "bf16":
+        return files.onnx(1)
     if kind == "dynamic":
         write_once(path, lambda target: quantization.quantize_dynamic(str(prepared), str(target)))
         return path
@@ -90,13 +94,13 @@ def measure(network: Network, kind: str, folder: Path, seconds: float) -> dict[s
     """
     path = quantised(network, kind, folder)
     inputs = [np.load(Files(folder / network.name).input(1))]
-    session = engine.Session(engine.load(path), threads=1)
+    session = engine.Session(engine.load(path), threads=1, precision="bf16" if kind == "bf16" else "float32")
     session.prepare(specs=[engine.TensorSpec(each.shape, each.dtype) for each in inputs])
     runs: dict[str, Run] = {OURS: session.run}
     failures = {}
     for name in RIVALS:
         try:
-            run = load(name, path, {"onnx": str(path)}, 1)[1]
+            run = _rival(name, path, kind)
             run(inputs)
             runs[name] = run
         except Exception as error:  # of whichever library
@@ -111,6 +115,12 @@ def measure(network: Network, kind: str, folder: Path, seconds: float) -> dict[s
     return {"network": network.name, "file": kind, "kept": kept, "failures": failures, **figures}
 
 
+def _rival(name: str, path: Path, kind: str) -> Run:
+    if (name, kind) == ("openvino", "bf16"):
+        return run_openvino(import_module(name), path, 1, "bf16")
+    return load(name, path, {"onnx": str(path)}, 1)[1]
+
+
 def _kept(found: Sequence[Any], expected: Sequence[Any]) -> float:
     """Return the share of the answers' energy that another answer keeps."""
     pairs = [(np.asarray(a, np.float64), np.asarray(b, np.float64)) for a, b in zip(found, expected, strict=True)]
@@ -119,13 +129,16 @@ def _kept(found: Sequence[Any], expected: Sequence[Any]) -> float:
 
 def report(records: Sequence[dict[str, Any]]) -> str:
     """Return the table: milliseconds by fastest run, and the best rival's time divided by ours."""
-    lines, ratios = [], []
+    lines: list[list[str]] = []
+    ratios: dict[str, list[float]] = {}
     for each in records:
         rivals = [each[name][0] for name in RIVALS if name in each]
-        ratios.append(min(rivals) / each[OURS][0])
+        ratio = min(rivals) / each[OURS][0]
+        ratios.setdefault(each["file"], []).append(ratio)
         times = [f"{each[name][0] * 1e3:.2f}" if name in each else "–" for name in (OURS, *RIVALS)]
-        lines.append([each["network"], each["file"], *times, f"{ratios[-1]:.2f}"])
-    lines.append(["geometric mean", *[""] * (2 + len(RIVALS)), f"{geometric_mean(ratios):.2f}"])
+        lines.append([each["network"], each["file"], *times, f"{ratio:.2f}"])
+    for kind, found in ratios.items():
+        lines.append(["geometric mean", kind, *[""] * (1 + len(RIVALS)), f"{geometric_mean(found):.2f}"])
     return table(["network", "quantised", *(f"{name} ms" for name in (OURS, *RIVALS)), "ratio"], lines)
 
 

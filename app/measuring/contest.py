@@ -144,9 +144,13 @@ def _onnxruntime(module: Any, path: Path, threads: int) -> Run:
     return lambda inputs: session.run(None, dict(zip(names, inputs, strict=True)))
 
 
-def _openvino(module: Any, path: Path, threads: int) -> Run:
-    # By default it uses bfloat16 on processors that have it.
-    hints = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
+def run_openvino(module: Any, path: Path, threads: int, precision: str = "f32") -> Run:
+    """Create an OpenVINO runner.
+
+    Args:
+        precision: of products; by default OpenVINO uses bf16 on processors that have it.
+    """
+    hints = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": precision}
     compiled = module.Core().compile_model(str(path), "CPU", hints)
     request, outputs = compiled.create_infer_request(), range(len(compiled.outputs))
 
@@ -186,7 +190,7 @@ _NCNN_HALVES: Final = ("fp16_packed", "fp16_storage", "fp16_arithmetic", "bf16_p
 _SUFFIXES: Final = {"onnx": ".onnx", "ncnn": ".ncnn.param"}
 RIVALS: Final = {
     "onnxruntime": Rival(module="onnxruntime", distribution="onnxruntime", kind="onnx", make=_onnxruntime),
-    "openvino": Rival(module="openvino", distribution="openvino", kind="onnx", make=_openvino),
+    "openvino": Rival(module="openvino", distribution="openvino", kind="onnx", make=run_openvino),
     "ncnn": Rival(module="ncnn", distribution="ncnn", kind="ncnn", make=_ncnn),
 }
 

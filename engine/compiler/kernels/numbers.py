@@ -1,4 +1,7 @@
-"""Numbers in memory that kernels compute with as floats: floats, and bytes, which hold whole numbers."""
+"""Numbers in memory that kernels compute with as floats: floats, bytes, which hold whole numbers, and bfloat16.
+
+What is stored as bfloat16 is a factor of products, where subnormal numbers count as 0.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,14 @@ from engine.compiler.codegen.ir import Function, Value, constant, element_of, la
 from engine.compiler.kernels.functions.rounding import Code
 
 FLOAT: Final = "float"
+BFLOAT16: Final = "bfloat16"
 _EXTENSIONS: Final = {"uint8": "uitofp", "int8": "sitofp"}
 """Dtypes of bytes -> LLVM's conversion to floats."""
 
 
 def size_of(dtype: str) -> int | None:
     """Return the bytes of an element; None for the kernel's float."""
-    return None if dtype == FLOAT else 1
+    return {FLOAT: None, BFLOAT16: 2}.get(dtype, 1)
 
 
 def load_numbers(f: Function, type_: str, address: Value, count: int, stride: int = 1, dtype: str = FLOAT) -> Value:
@@ -43,5 +47,9 @@ def store_numbers(f: Function, value: Value, address: Value, count: int, dtype: 
         f.store_lanes(value, address, count)
         return
     lanes = lanes_of(value.type)
+    if dtype == BFLOAT16:
+        short = f.convert("fptrunc", value, vector(lanes, "bfloat"))
+        f.store_bytes(f.convert("bitcast", short, vector(lanes, "i16")), address, count)
+        return
     whole = value.whole if isinstance(value, Code) else f.convert("fptosi", value, vector(lanes, "i32"))
     f.store_bytes(f.convert("trunc", whole, vector(lanes, "i8")), address, count)

@@ -35,10 +35,11 @@ from engine.graph.operator import RuntimeOperator
 from engine.ir.strided import Strided, empty
 from engine.layers.creation.container import Expression
 from engine.passes import ACTIVATIONS, RESIDUALS
-from engine.tensor import Array, DType, TensorSpec
+from engine.tensor import BFLOAT16, Array, DType, TensorSpec
 
 # Functions whose result is their argument, its opposite, or zero.
 _KEEPING = ("relu", "neg", "abs")
+_NARROW = (*BYTES, BFLOAT16)
 ImageOf = Callable[[Strided], Strided]
 """Views an array of a result's shape as (n, c, h, w), as its kernel counts."""
 
@@ -264,7 +265,7 @@ class Result:
     @property
     def dtypes(self) -> tuple[str, ...]:
         """Return the dtypes of the target and the operands in memory, as an epilogue has them."""
-        found = tuple(view.dtype.name if view.dtype in BYTES else FLOAT for view in (self.image, *self.operands))
+        found = tuple(view.dtype.name if view.dtype in _NARROW else FLOAT for view in (self.image, *self.operands))
         return () if set(found) == {FLOAT} else found
 
     def step(

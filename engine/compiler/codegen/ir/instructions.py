@@ -158,14 +158,14 @@ class Instructions(ABC):
         return self.call(f"llvm.masked.load.{mangled(type_)}.p0", arguments, type_)
 
     def store_bytes(self, value: Value, address: Value, count: int) -> None:
-        """Store ``count`` bytes; no other bytes are written."""
+        """Store ``count`` integers of one or two bytes; no other bytes are written."""
         lanes = lanes_of(value.type)
         if lanes == 1 or (not is_dynamic(count) and count == lanes):
             self.store(value, address, 1)
             return
         if not is_dynamic(count) and count == 1:
             # LLVM would store the whole number that a single byte was truncated from.
-            self.store(self.op("i8", f"extractelement {value.type} {value.text}, i64 0"), address, 1)
+            self.store(self.op(element_of(value.type), f"extractelement {value.type} {value.text}, i64 0"), address, 1)
             return
         arguments = [value, address, Value("1", "i32"), self.below(count, lanes)]
         self.call(f"llvm.masked.store.{mangled(value.type)}.p0", arguments)

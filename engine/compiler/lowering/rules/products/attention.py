@@ -24,6 +24,7 @@ from engine.compiler.lowering.rules.products.attention_operands import (
     mask_of,
     unfused_attention,
 )
+from engine.compiler.lowering.rules.products.bfloat16 import prefers_bfloat16
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, derived
 from engine.compiler.storage import FLOAT32, View, spaced_rows
@@ -39,6 +40,8 @@ from engine.tensor import Array
 # queries, packed keys are faster.
 MOST_DOTS = (4, 32)
 DOT_ROWS = 8
+# Fewest queries from which products of bfloat16 are separate kernels, and most scores in terms of the L2 cache.
+LEAST_QUERIES, SCORES_SHARE = 32, 2
 PRODUCT = apply("mul", Operand(0), Operand(1))
 
 
@@ -124,6 +127,8 @@ def attention_steps(context: Context, attn: AttentionOperands) -> list[KernelSte
     Raises:
         NotLoweredError: an operand is not stored as matrices.
     """
+    if _prefers_bfloat16(context, attn):
+        return unfused_attention(context, replace(attn, has_bfloat16=True))[1]
     steps: list[KernelStep] = []
     given, (queries, width), keys = attn, attn.query.shape[-2:], attn.key.shape[-2]
     by_dots = not is_symbolic(queries) and queries <= MOST_DOTS[is_symbolic(keys)] and _is_in_rows(attn)
@@ -145,6 +150,16 @@ def attention_steps(context: Context, attn: AttentionOperands) -> list[KernelSte
         attn = replace(attn, key=_in_columns(context, attn.key, steps))
         kernel, views = _kernel(context, attn, tiling)
     return [*steps, context.step(kernel, *views)]
+
+
+def _prefers_bfloat16(context: Context, attn: AttentionOperands) -> bool:
+    """Return whether separate products of bfloat16 are faster: scores fit the cache, and have no masks."""
+    (queries, width), keys = attn.query.shape[-2:], attn.key.shape[-2]
+    if attn.masks or attn.is_causal or is_symbolic(attn.target.shape) or is_symbolic(keys):
+        return False
+    scores = FLOAT32.itemsize * math.prod(attn.target.shape[:-1]) * keys
+    is_small = scores <= SCORES_SHARE * context.host.memory.second_bytes
+    return is_small and queries >= LEAST_QUERIES and prefers_bfloat16(context, width, keys)
 
 
 def _kernel(

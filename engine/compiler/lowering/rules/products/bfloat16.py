@@ -11,7 +11,7 @@ from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.fusion import as_image
 from engine.compiler.lowering.layout import Border
 from engine.compiler.lowering.steps import KernelStep, convert, derived
-from engine.compiler.storage import FLOAT32, View, channels_last, spaced_rows
+from engine.compiler.storage import FLOAT32, View, channels_last, row_major, spaced_rows
 from engine.ir.strided import Strided
 from engine.tensor import BFLOAT16, DType
 
@@ -32,11 +32,31 @@ def as_bfloat16(context: Context, rows: View) -> tuple[View, Sequence[KernelStep
     return words, [_rounded(context, rows, words, -1)]
 
 
+def rounded_factor(context: Context, x: View) -> tuple[View, KernelStep]:
+    """Return a tensor as bfloat16 in rows, and the step that rounds it."""
+    target = row_major(x.shape, BFLOAT16)
+    return target, convert(x, target, [context.op.name], context.host, FACTOR)
+
+
 def image_as_bfloat16(context: Context, x: View, border: Border) -> tuple[View, Sequence[KernelStep]]:
     """Return a tensor (N, C, *S) as an image of words with a border of zeros, and the step that rounds it."""
     channels = x.shape[1] // ARITHMETIC["bfloat16"].numbers
     words = channels_last((x.shape[0], channels, *x.shape[2:]), border)
     return derived(words, as_image(words.meta)), [_rounded(context, x, words, 1)]
+
+
+def patches_as_bfloat16(context: Context, x: View, kernel: tuple[int, ...]) -> tuple[View, KernelStep]:
+    """Return the patches of an image (N, C, H, W), each a pixel whose channels are words, and the step that rounds."""
+    n, channels, height, width = x.shape
+    down, across = kernel
+    rows, columns = height // down, width // across
+    words = channels_last((n, channels * down * across // ARITHMETIC["bfloat16"].numbers, rows, columns))
+    size, (by_image, _, by_row, by_column) = BFLOAT16.itemsize, words.meta.strides
+    strides = (by_image, by_row, by_column, size * down * across, size * across, size)
+    numbers = words.storage.part((n, rows, columns, channels, down, across), strides, words.offset, BFLOAT16)
+    patches = x.meta.reshape(n, channels, rows, down, columns, across).transpose(0, 2, 4, 1, 3, 5)
+    step = convert(derived(x, patches), derived(words, numbers), [context.op.name], context.host, FACTOR)
+    return derived(words, as_image(words.meta)), step
 
 
 def _rounded(context: Context, x: View, words: View, axis: int) -> KernelStep:

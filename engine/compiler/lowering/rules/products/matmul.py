@@ -118,7 +118,13 @@ def product(
 
 
 def multiplied(
-    context: Context, left: View, right: View, target: View, tree: Expr = RESULT, views: Sequence[View] = ()
+    context: Context,
+    left: View,
+    right: View,
+    target: View,
+    tree: Expr = RESULT,
+    views: Sequence[View] = (),
+    narrow: Narrow | None = None,
 ) -> list[KernelStep]:
     """Return the steps that store left @ right, or an expression of it and others, in the target.
 
@@ -126,8 +132,10 @@ def multiplied(
         NotLoweredError: it does not lie in matrices.
     """
     form = _Form.of(left, right)
+    form = form if narrow is None else replace(form, is_swapped=False)
     fused = Fused(context.op.outputs[0], tree, tuple(views), (context.op.name,))
-    return _steps(context, left, right, form, Result.of(fused, target, form.as_image, context.lowering.fault_flag))
+    result = Result.of(fused, target, form.as_image, context.lowering.fault_flag)
+    return _steps(context, left, right, form, result, narrow)
 
 
 def _steps(

@@ -66,18 +66,21 @@ def test_unknown_precisions_are_refused() -> None:
         ((3, 3), {"stride": (2, 1), "padding": (1, 2)}),
         ((5, 3), {"padding": (2, 0), "dilation": (1, 2)}),
         ((4,), {"padding": (3,)}),
+        ((5, 2), {"stride": (5, 2), "channels": 3, "sizes": (15, 8)}),
     ],
     ids=str,
 )
 def test_convolutions_round_their_factors(kernel: tuple[int, ...], given: dict[str, Any]) -> None:
-    x = RANDOM.standard_normal((2, 48, *(11, 9)[: len(kernel)])).astype(np.float32)
-    layer = conv("conv", "0", "1", (48, 70), kernel, **given)
+    given = dict(given)
+    channels, sizes = given.pop("channels", 48), given.pop("sizes", (11, 9))
+    x = RANDOM.standard_normal((2, channels, *sizes[: len(kernel)])).astype(np.float32)
+    layer = conv("conv", "0", "1", (channels, 70), kernel, **given)
     options: dict[str, Any] = {"threads": 2, "winograd": "off", "cache": None}
     found = Session(net_of([layer], [x]), "compiled", precision="bf16", **options).run([x])[0]
     weight = layer.attributes["weight"].data
     if detect().has_bfloat16:
         x, weight = (each.astype(BFLOAT16).astype(np.float32) for each in (x, weight))
-    layer = conv("conv", "0", "1", (48, 70), kernel, **given, weight=weight)
+    layer = conv("conv", "0", "1", (channels, 70), kernel, **given, weight=weight)
     expected = Session(net_of([layer], [x]), "reference").run([x])[0]
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
@@ -86,3 +89,25 @@ def test_subnormal_factors_count_as_zero() -> None:
     x = np.full((1, 64), 1e-39, np.float32)
     weight = np.full((32, 64), 2.0**60, np.float32)
     assert np.all(answers(x, weight, "bf16") == (0 if detect().has_bfloat16 else answers(x, weight, "float32")))
+
+
+def attend(query: Array, key: Array, value: Array, precision: Precision) -> Array:
+    operator = op("F.scaled_dot_product_attention", "it", "0 1 2", "3", attn_mask=None, is_causal=False)
+    session = Session(net_of([operator], [query, key, value]), "compiled", 2, precision=precision, cache=None)
+    return session.run([query, key, value])[0]
+
+
+@pytest.mark.parametrize("sizes", [(40, 40, 16, 16), (33, 65, 34, 7)], ids=str)
+def test_attention_rounds_its_factors(sizes: tuple[int, int, int, int]) -> None:
+    queries, keys, width, values = sizes
+    shapes = (2, 3, queries, width), (2, 3, keys, width), (2, 3, keys, values)
+    query, key, value = (RANDOM.standard_normal(shape).astype(np.float32) for shape in shapes)
+    found = attend(query, key, value, "bf16")
+    if not detect().has_bfloat16:
+        np.testing.assert_array_equal(found, attend(query, key, value, "float32"))
+        return
+    q, k, v = (each.astype(BFLOAT16).astype(np.float64) for each in (query, key, value))
+    scores = np.exp(q @ k.swapaxes(2, 3) / np.sqrt(width))
+    expected = (scores / scores.sum(-1, keepdims=True)).astype(np.float32).astype(BFLOAT16).astype(np.float64) @ v
+    np.testing.assert_allclose(found, expected, rtol=0, atol=4e-4)
+    assert np.abs(found - attend(query, key, value, "float32")).max() > 1e-5
