@@ -60,5 +60,8 @@ class Converter(Protocol):
     def is_light(self, value: Any) -> bool:
         """Return whether conversion is cheap."""
 
-    def examples(self) -> list[dict[str, NDArray[Any]]]:
-        """Return inputs to compile for, the most usual first; none where zeros of the file's shape will do."""
+    def examples(self) -> list[ContentRun]:
+        """Return runs to compile for, the most usual first; none where zeros of the file's shape will do.
+
+        The first is also run and, if it has contents, predicted when the model is loaded.
+        """

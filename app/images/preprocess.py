@@ -119,7 +119,7 @@ class Preprocessor:
         """Return True: pictures of another size than the usual share no runs by their shape."""
         return True
 
-    def examples(self) -> list[dict[str, NDArray[Any]]]:
+    def examples(self) -> list[ContentRun]:
         """Return none: zeros will do."""
         return []
 

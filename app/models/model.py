@@ -397,14 +397,18 @@ class Model:
         cancelled: Callable[[], bool] | None,
     ) -> None:
         self._check_memory(inputs)
+        if self.sound_inputs is not None:
+            self.sound_inputs.prepare()
         specs = [engine.TensorSpec(array.shape, array.dtype) for array in inputs.values()]
         with self.in_bounds():
             self.compile(specs=specs, progress=progress, cancelled=cancelled)
             request = InferRequest(decode=lambda _: dict(inputs), parameters={})
-            for others in self._examples()[1:]:
-                of_others = [engine.TensorSpec(array.shape, array.dtype) for array in others.values()]
+            examples = self._examples()
+            for others in examples[1:]:
+                of_others = [engine.TensorSpec(array.shape, array.dtype) for array in others.tensors.values()]
                 self.compile(specs=of_others, progress=progress, cancelled=cancelled)
-            self.inline_policy.measure(partial(self.infer, request, cancelled))
+            contents = examples[0] if examples and self._given is None else ContentRun({}, (), ())
+            self.inline_policy.measure(partial(self._infer_example, request, contents, cancelled))
             if self._shares_runs and (cancelled is None or not cancelled()):
                 self.batcher.learn(inputs)
 
@@ -413,6 +417,14 @@ class Model:
         if isinstance(error, ServiceError):
             return self.hooks is None  # hooks may refuse what zeros give
         return self.refuses_its_sizes(error)
+
+    def _infer_example(
+        self, request: InferRequest, example: ContentRun, cancelled: Callable[[], bool] | None
+    ) -> InferResult:
+        """Answer a request for tensors as one for the contents that the tensors were made of, predictions included."""
+        prepared = self.prepare(request)
+        prepared.contents, prepared.indices = example.contents, example.indices
+        return self.postprocessing.finish(prepared, self.runs.run(prepared, cancelled))
 
     def refuses_its_sizes(self, error: engine.EngineError) -> bool:
         """Return whether an error means that no request can succeed, because the sizes in the file do not fit."""
@@ -454,13 +466,15 @@ class Model:
         if self.remark is not None:
             return None
         if examples := self._examples():
-            return examples[0]
+            return examples[0].tensors
         return example_inputs(self.signature.inputs, self.preprocessor)
 
-    def _examples(self) -> list[dict[str, NDArray[Any]]]:
-        """Return the inputs to compile for where zeros of the file's shape will not do."""
+    def _examples(self) -> list[ContentRun]:
+        """Return the runs to compile for where zeros of the file's shape will not do."""
         found = [example for converter in self._converters.values() for example in converter.examples()]
-        return found if self.steps is None else [self.steps.example(each) for each in found]
+        if self.steps is None:
+            return found
+        return [each._replace(tensors=self.steps.example(each.tensors)) for each in found]
 
     @property
     def _shares_runs(self) -> bool:

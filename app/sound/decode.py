@@ -68,9 +68,11 @@ class Decoder:
             InputMismatchError: it has no samples, or values that are not numbers.
             RequestTooLargeError: it is too long.
         """
+        if format_of(bytes(sound.data[:12])) is None:  # libsndfile would read rare formats too
+            raise _unreadable(sound, f"found no known format, expected one of {_names()}")
         with charged(len(sound.data) + _DECODER_BYTES + 8 * _BLOCK):
             try:
-                with self._soundfile.SoundFile(io.BytesIO(sound.data)) as file:
+                with self._soundfile.SoundFile(_Contents(sound.data)) as file:
                     header = self._checked(sound, file)
                     pieces = list(self._resampled(sound, file, header))
             except self._soundfile.LibsndfileError as error:
@@ -96,6 +98,7 @@ class Decoder:
                 f"{sound.label}: found {header.channels} channels, expected at most {_MAX_CHANNELS}"
             )
         if not 0 <= header.samples < _UNKNOWN:
+            file.seekable = lambda: False  # soundfile seeks after each block, which fails in a file of unknown length
             return header._replace(samples=0)
         self._check_length(sound, header.samples, header.rate)
         charge(4 * -(-header.samples * self._rate // header.rate))
@@ -137,6 +140,17 @@ class Decoder:
             raise InputMismatchError(f"{sound.label}: found no samples, expected at least one")
 
 
+class _Contents(io.BytesIO):
+    """Contents of a file; a seek to before its start, which damaged headers ask for, does nothing."""
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Return the position after the seek."""
+        try:
+            return super().seek(offset, whence)
+        except (OverflowError, ValueError):
+            return self.tell()
+
+
 class _Header(NamedTuple):
     """Properties of a file as its header tells them; samples are 0 where it does not know."""
 
@@ -161,7 +175,7 @@ def format_of(start: bytes) -> str | None:
 
 _MAGIC: Final = (
     (b"fLaC", "audio/flac"), (b"OggS", "audio/ogg"), (b"ID3", "audio/mpeg"), (b"\xff\xfb", "audio/mpeg"),
-    (b"\xff\xf3", "audio/mpeg"), (b"\xff\xf2", "audio/mpeg"), (b".snd", "audio/basic"), (b"caff", "audio/x-caf"),
+    (b"\xff\xfa", "audio/mpeg"), (b"\xff\xf3", "audio/mpeg"), (b"\xff\xf2", "audio/mpeg"), (b".snd", "audio/basic"), (b"caff", "audio/x-caf"),
     (b"riff", "audio/x-w64"),
 )  # fmt: skip
 

@@ -89,17 +89,19 @@ class SoundInputs:
         """Return False: decoding belongs into a thread."""
         return False
 
-    def examples(self) -> list[dict[str, NDArray[Any]]]:
-        """Return inputs for one and several windows of a medium and a small length, one of medium length first.
+    def examples(self) -> list[ContentRun]:
+        """Return the runs for one and several windows of a medium and a small length, one of medium length first.
 
         Compiled for these, a model with dynamic sizes has code for all sizes.
         """
         counts = (1,) if self._is_stepwise else (1, 3)
-        return [
-            self._tensors(self._windows.rows(np.zeros(length, np.float32), [(0, length)] * count), [length] * count)
-            for length in self._example_lengths()
-            for count in counts
-        ]
+        return [self._example(length, count) for length in self._example_lengths() for count in counts]
+
+    def _example(self, length: int, count: int) -> ContentRun:
+        """Return the run for equal windows of silence."""
+        spans, clip = [(0, length)] * count, self._windows.clip((0, length), length)
+        tensors = self._tensors(self._windows.rows(np.zeros(length, np.float32), spans), [length] * count)
+        return ContentRun(tensors, (clip,) * count, tuple(range(count)))
 
     def _example_lengths(self) -> list[int]:
         rate, size = self.config.sample_rate, self._windows.size

@@ -84,13 +84,14 @@ class TextInputs:
         """Return False: tokenising belongs into a thread."""
         return False
 
-    def examples(self) -> list[dict[str, NDArray[Any]]]:
-        """Return the inputs for one and several texts of a medium and a small length, one text of medium length first.
+    def examples(self) -> list[ContentRun]:
+        """Return the runs for one and several texts of a medium and a small length, one of medium length first.
 
         Compiled for these, a model with dynamic sizes has code for all sizes.
         """
         texts = [(Text(each),) * count for each in (_EXAMPLE, _SHORT) for count in (1, 3)]
-        return [self.convert(Texts(each)).runs[0].tensors for each in texts]
+        # Without contents, because not every text fits the task: one for fill-mask needs a mask.
+        return [self.convert(Texts(each)).runs[0]._replace(contents=(), indices=()) for each in texts]
 
     def _length(self, encoding: Encoding) -> int:
         return self._fixed_length or len(encoding.ids)

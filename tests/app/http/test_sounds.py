@@ -143,3 +143,21 @@ def test_too_many_sounds_are_refused(client: Client) -> None:
     sound = base64.b64encode(wav(np.zeros(4, np.int16))).decode()
     answer = client.infer("bands", [{"audio": sound}] * 65)
     assert answer.status_code == 413 and "found 65, expected at most 64" in answer.text
+
+
+def test_labels_that_do_not_fit_are_found_when_the_model_is_loaded(tmp_path: Any) -> None:
+    write_bands(tmp_path)
+    config = tmp_path / "bands" / "config.toml"
+    config.write_text(config.read_text().replace('"band 3"', '"band 3", "band 4"'))
+    with serving(tmp_path, threads=1) as other:
+        reason = other.get("/models/bands").json()["versions"][0]["reason"]
+    assert reason == "labels: found 5, expected 4, one for each class of the model"
+
+
+def test_features_are_compiled_when_the_model_is_loaded(client: Client) -> None:
+    version = client.plane.store.version("bands", None)
+    assert version.model is not None and version.model.sound_inputs is not None
+    session = version.model.sound_inputs._features
+    assert session is not None and session.compile_failure is None
+    for samples in (400, 16_000, 50_000):
+        assert session.is_compiled([np.zeros((1, samples), np.float32)], exact=False)
