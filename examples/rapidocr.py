@@ -124,7 +124,7 @@ def fetch(folder: Path) -> Path:
 
 def main() -> None:
     """Download and write."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(allow_abbrev=False, description=__doc__)
     parser.add_argument("store", type=Path, help="folder of the store")
     store: Path = parser.parse_args().store
     with tempfile.TemporaryDirectory() as folder:
