@@ -108,8 +108,7 @@ class Decoder:
             if port.name in found:
                 raise RefusedError(f"input '{port.name}' is given twice for model '{self._model}', expected once")
             found[port.name] = port
-        states = self._signature.states
-        missing = [port.name for port in self._ports.inputs if port.name not in found and port.name not in states]
+        missing = [port.name for port in self._ports.inputs if port.name not in found]
         if missing:
             raise RefusedError(
                 f"expected {len(self._ports.inputs)} inputs but got {len(sent)} inputs for model '{self._model}'. Got"

@@ -55,10 +55,12 @@ class WirePorts:
 
     def __init__(self, model: Servable) -> None:
         input_axes, output_axes = model.batch_axes
-        self.inputs = _ports(model.signature.inputs, input_axes)
+        inputs, states = _ports(model.signature.inputs, input_axes), model.signature.states
+        # States are not described: requests need not have them, and may not in a sequence.
+        self.inputs = tuple(port for port in inputs if port.name not in states)
         self.outputs = _ports(model.signature.outputs, output_axes)
         self.takes_batches = all(port.is_batched for port in (*self.inputs, *self.outputs)) and bool(self.inputs)
-        self._inputs, self._outputs = _by_any_name(self.inputs), _by_any_name(self.outputs)
+        self._inputs, self._outputs = _by_any_name(inputs), _by_any_name(self.outputs)
         # Outputs of an answer if the request names none.
         self.every_output: tuple[Row, ...] = tuple(
             (port, port.name, RequestedOutput(name=port.name)) for port in self.outputs

@@ -83,6 +83,12 @@ def test_a_request_of_a_sequence_may_not_bring_states(client: Client) -> None:
     assert sums(client.post("/v2/models/sums/infer", json=request)) == [2, 3]
 
 
+def test_the_metadata_describes_no_states(client: Client) -> None:
+    assert [port["name"] for port in client.get("/v2/models/sums").json()["inputs"]] == ["in0"]
+    assert [port["name"] for port in client.get("/v2/models/sums/config").json()["input"]] == ["in0"]
+    assert len(client.get("/v2/models/plain").json()["inputs"]) == 2
+
+
 @pytest.mark.parametrize(
     ("parameters", "text"),
     [
