@@ -410,7 +410,9 @@ class Model:
             contents = examples[0] if examples and self._given is None else ContentRun({}, (), ())
             self.inline_policy.measure(partial(self._infer_example, request, contents, cancelled))
             if self._shares_runs and (cancelled is None or not cancelled()):
-                self.batcher.learn(inputs)
+                is_batched = self.batcher.learn(inputs)
+                if not is_batched and self.sound_inputs is not None:
+                    self.sound_inputs.run_singly()
 
     def _is_fatal(self, error: engine.EngineError | ServiceError) -> bool:
         """Return whether an error of the warm-up on zeros means that no request can succeed."""

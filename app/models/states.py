@@ -39,6 +39,7 @@ class Steps:
         outputs: Sequence[engine.Port],
     ) -> None:
         self._session = session
+        self._order = [port.name for port in inputs]
         self._states: dict[str, str] = {}
         self._first: dict[str, NDArray[Any]] = {}
         for output, input_ in states.items():
@@ -118,8 +119,9 @@ class Steps:
         return self._session.is_compiled(self.example(tensors), exact=False)
 
     def example(self, tensors: Arrays) -> dict[str, NDArray[Any]]:
-        """Return the inputs of the first step."""
-        return {**_row(tensors, 0), **self._first}
+        """Return the inputs of the first step, in the order of the graph."""
+        values = {**_row(tensors, 0), **self._first}
+        return {name: values[name] for name in self._order if name in values}
 
 
 def _names(ports: Sequence[engine.Port]) -> str:

@@ -174,9 +174,9 @@ def format_of(start: bytes) -> str | None:
 
 
 _MAGIC: Final = (
-    (b"fLaC", "audio/flac"), (b"OggS", "audio/ogg"), (b"ID3", "audio/mpeg"), (b"\xff\xfb", "audio/mpeg"),
-    (b"\xff\xfa", "audio/mpeg"), (b"\xff\xf3", "audio/mpeg"), (b"\xff\xf2", "audio/mpeg"), (b".snd", "audio/basic"), (b"caff", "audio/x-caf"),
-    (b"riff", "audio/x-w64"),
+    (b"fLaC", "audio/flac"), (b"OggS", "audio/ogg"), (b".snd", "audio/basic"), (b"caff", "audio/x-caf"),
+    (b"riff", "audio/x-w64"), (b"ID3", "audio/mpeg"), (b"\xff\xfa", "audio/mpeg"), (b"\xff\xfb", "audio/mpeg"),
+    (b"\xff\xf3", "audio/mpeg"), (b"\xff\xf2", "audio/mpeg"),
 )  # fmt: skip
 
 

@@ -56,6 +56,7 @@ class SoundInputs:
         self.port = self._ports.sound
         self._decode = Decoder(config.sample_rate, config.channel, max_seconds)
         self._is_stepwise = is_stepwise
+        self._is_single = False
         self._windows = self._find_windows()
         self._features = None if config.features == "wave" else open_session(compose_features(config))
 
@@ -103,6 +104,10 @@ class SoundInputs:
         tensors = self._tensors(self._windows.rows(np.zeros(length, np.float32), spans), [length] * count)
         return ContentRun(tensors, (clip,) * count, tuple(range(count)))
 
+    def run_singly(self) -> None:
+        """Run each window by itself, because the items of a batch depend on each other."""
+        self._is_single = True
+
     def _example_lengths(self) -> list[int]:
         rate, size = self.config.sample_rate, self._windows.size
         return [round(seconds * rate) for seconds in _EXAMPLES_S] if size is None else [size]
@@ -123,6 +128,7 @@ class SoundInputs:
             wave = np.concatenate([wave[:1], wave[1:] - np.float32(config.preemphasis) * wave[:-1]])
         size = windows.size or len(wave)
         most = len(wave) if self._is_stepwise else max(1, _MAX_RUN_S * config.sample_rate // max(size, 1))
+        most = 1 if self._is_single else most
         for spans in windows.groups(len(wave), most):
             check()
             rows_bytes = 4 * len(spans) * (windows.context + max(size, windows.least))

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from app.models.model import Model
 from tests.app.client import Client, serving
 from tests.app.sample_models import write_model
 from tests.app.sound_models import wav
@@ -98,5 +99,15 @@ def test_silero_finds_the_speech_that_its_package_finds(tmp_path: Path) -> None:
     with serving(tmp_path, threads=1) as client:
         body = (DATA / "speech.flac").read_bytes()
         answer = client.post("/models/silero/infer?probabilities=true", content=body).json()["predictions"]
+        model = client.plane.store.version("silero", None).model
+    assert isinstance(model, Model) and model.session.compile_failure is None
     np.testing.assert_allclose(answer["probabilities"], expected, atol=1e-4)
     assert [span["start"] for span in answer["spans"]] == [0.514, 4.482, 6.402, 7.042, 7.586]
+
+
+def test_a_model_with_states_is_compiled_whatever_the_order_of_its_inputs(tmp_path: Path) -> None:
+    write_sum(tmp_path, "sum", 'input = "in1"\nwindow_s = 0.001\n', states='out1 = "in0"')
+    with serving(tmp_path, threads=1) as client:
+        model = client.plane.store.version("sum", None).model
+    assert isinstance(model, Model) and model.session.compile_failure is None
+    assert list(model.example_inputs() or {}) == ["in0", "in1"]
