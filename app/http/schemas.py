@@ -154,8 +154,9 @@ class InferBody(Body):
 
 def infer_body() -> type[InferBody]:
     """Return the schema of the answer of an inference, with the predictions of all tasks."""
-    found: Any = functools.reduce(operator.or_, [task.FINDING for task in TASKS.values() if task.FINDING is not None])
-    text = "Depends on the model's task; for a batch of several items a list."
+    known = [task.FINDING for task in TASKS.values() if task.FINDING is not None]
+    found: Any = functools.reduce(operator.or_, [*known, dict[str, Any]])
+    text = "Depends on the model's task, by step for a pipeline; for a batch of several items a list."
     predictions: Any = (found | list[found] | None, Field(None, description=text))
     return create_model("InferBody", __base__=InferBody, __doc__=InferBody.__doc__, predictions=predictions)
 
