@@ -84,7 +84,7 @@ release: $(VENV)/.installed-release ## wheels and source distributions in dist/,
 
 constraints: $(VENV)/.installed-release ## constraints.txt: the newest versions of all that the server and its extras need, with hashes
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
-	  --extra fast --extra grpc --extra onnx --extra otel --extra text --upgrade pyproject.toml --output-file constraints.txt
+	  --extra audio --extra fast --extra grpc --extra onnx --extra otel --extra text --upgrade pyproject.toml --output-file constraints.txt
 
 descriptors: $(VENV)/.installed-descriptors ## descriptors of gRPC's messages from the .proto files
 	cd app/protocol/grpc && $(abspath $(BIN))/python -m grpc_tools.protoc -I . --descriptor_set_out=descriptors.binpb inference.proto health.proto
