@@ -27,6 +27,7 @@ from engine.layers.creation.container import Constant
 from engine.options import Options
 from engine.passes import LOWERING_PASSES, PassReport, optimise
 from engine.passes.quantised_products import quantised_products
+from engine.passes.quantised_transposes import quantised_transposes
 from engine.tensor import TensorSpec, is_known, known_value
 
 if TYPE_CHECKING:
@@ -179,7 +180,7 @@ class CompilePipeline:
             self._taken = taken
             off = self._options.passes_off - set(LOWERING_PASSES)
             if not host.has_vnni:  # kernels of floats are faster than those of bytes
-                off |= {quantised_products.__name__}
+                off |= {quantised_products.__name__, quantised_transposes.__name__}
             graph = upcast(taken, is_kept=self.is_dynamic) if self._is_upcast else taken
             self._flat = None
             graph, self._passes = optimise(graph, off, lambda: progress("passes", 0, 1))

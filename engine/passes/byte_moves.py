@@ -20,6 +20,7 @@ from engine.layers.onnx.products.quantise import DequantizeLinear, QuantizeLinea
 from engine.layers.pooling.max_pool import MaxPool
 from engine.layers.shape.join import Cat
 from engine.layers.shape.split import Chunk, Split, TensorSplit
+from engine.layers.vision.shuffle import PixelShuffle
 from engine.passes.support.byte_products import coding_of, is_of_bytes
 from engine.passes.support.facts import Facts, is_static
 from engine.passes.support.permutations import PERMUTATIONS, VIEWS
@@ -27,8 +28,8 @@ from engine.passes.support.rewriting import Rewriter
 from engine.pnnx import Graph, Operator
 from engine.tensor import TensorSpec
 
-MOVES: Final = (*VIEWS, *PERMUTATIONS, Slice, Select, Narrow, Split, Chunk, TensorSplit, MaxPool)
-_REORDERING: Final = (*VIEWS, *PERMUTATIONS, MaxPool)
+MOVES: Final = (*VIEWS, *PERMUTATIONS, Slice, Select, Narrow, Split, Chunk, TensorSplit, MaxPool, PixelShuffle)
+_REORDERING: Final = (*VIEWS, *PERMUTATIONS, MaxPool, PixelShuffle)
 _Codes = Mapping[str, tuple[str, ...]]
 """Dequantised operand -> the operands of its DequantizeLinear: bytes, scale and zero point."""
 

@@ -22,6 +22,7 @@ from engine.passes.fold_batch_norm import fold_batch_norm
 from engine.passes.integer_products import integer_products
 from engine.passes.parallel_convolutions import parallel_convolutions
 from engine.passes.quantised_products import quantised_products
+from engine.passes.quantised_transposes import quantised_transposes
 from engine.passes.removal import dead_operators, identity_removal
 from engine.passes.transpose_cancelling import transpose_cancelling
 from engine.passes.unsigned_codes import unsigned_codes
@@ -99,6 +100,7 @@ PASSES: Final[Mapping[str, Pass]] = MappingProxyType(
             decomposition,
             byte_moves,
             unsigned_codes,
+            quantised_transposes,
             quantised_products,
             integer_products,
             constant_folding,

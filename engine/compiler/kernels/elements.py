@@ -9,7 +9,7 @@ Arguments: target, operands, and a fault flag (an int) where some values are che
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from engine.compiler.codegen.host import Host
@@ -22,12 +22,14 @@ from engine.compiler.codegen.ir import (
     lanes_of,
     vector,
 )
-from engine.compiler.kernels.expr import Expr, emit
+from engine.compiler.kernels.channels import fitting_lanes
+from engine.compiler.kernels.expr import Expr, Operand, emit
 from engine.compiler.kernels.functions import complex, half, math, typed
 from engine.compiler.kernels.functions.comparison import Truth
 from engine.compiler.kernels.functions.rounding import Code
 from engine.compiler.kernels.indexing.gather import OUTSIDE
 from engine.compiler.kernels.map import Map, map_loops
+from engine.ir.dims import hint
 
 Domain = Literal["float", "double", "i64", "pair"]
 FUNCTIONS: Mapping[Domain, Mapping[str, Callable[..., Value]]] = {
@@ -74,16 +76,24 @@ class Elements(Map):
     def is_masked(self) -> bool:
         return False
 
+    @property
+    def is_copy(self) -> bool:
+        """Return whether elements are stored as they were loaded."""
+        return self.tree == Operand(0) and len(set(self.dtypes)) == 1 and not self.checked
+
     def address(self, f: Function, number: int, base: Value, offset: Index) -> Value:
         return f.at(base, offset, STORED[self.dtypes[number]][1])
 
     def load(self, f: Function, number: int, at: Value, index: Index, count: int) -> Value:
         dtype = self.dtypes[1 + number]
         value = self._load(f, at, index, count, self.operands[number][-1], dtype)
-        return to_domain(f, value, dtype, self.domain, self.host)
+        return value if self.is_copy else to_domain(f, value, dtype, self.domain, self.host)
 
     def store(self, f: Function, at: Sequence[Value], index: Index, count: int, values: Sequence[Value]) -> None:
         dtype, type_ = self.dtypes[0], _registers(self.lanes, self.domain)
+        if self.is_copy:
+            self._store(f, values[0], at[0], index, count, dtype)
+            return
         result = emit(f, self.tree, values, type_, FUNCTIONS[self.domain])
         is_pair = self.domain == "pair"
         stored = _converted_complex(f, result, dtype) if is_pair else to_dtype(f, result, dtype, self.host)
@@ -107,8 +117,8 @@ class Elements(Map):
         address = f.at(base, f.mul(index, stride), size)
         if self.lanes == 1 or (stride == 1 and count == self.lanes):
             return f.load(vector(self.lanes, element), address, size)
-        if stride == 1 and size == 1:
-            return f.load_bytes(address, self.lanes, count)
+        if stride == 1 and size < 4:
+            return f.load_bytes(address, self.lanes, count, size)
         type_ = vector(self.lanes, element)
         value = Value("zeroinitializer", type_)
         for lane in range(count):
@@ -123,7 +133,7 @@ class Elements(Map):
         if self.lanes == 1 or (stride == 1 and count == self.lanes):
             f.store(value, address, size)
             return
-        if stride == 1 and size == 1:
+        if stride == 1 and size < 4:
             f.store_bytes(value, address, count)
             return
         for lane in range(count):
@@ -225,7 +235,7 @@ def make_elements(
     """
     lanes = max(1, host.lanes if domain == "float" else host.lanes // 2)
     kind = CheckedElements if checked else Elements
-    return kind(
+    made = kind(
         **map_loops(shape, strides, lanes),
         tree=tree,
         dtypes=tuple(dtypes),
@@ -233,3 +243,8 @@ def make_elements(
         checked=tuple(checked),
         host=host,
     )
+    # Whole registers of narrow elements are copied.
+    size, is_contiguous = STORED[made.dtypes[0]][1], {made.target[-1], *(each[-1] for each in made.operands)} == {1}
+    if made.is_copy and size < 4 and is_contiguous:
+        return replace(made, lanes=fitting_lanes(hint(made.sizes[-1]), 4 * host.lanes // size))
+    return made

@@ -212,7 +212,7 @@ def _joined_view(parts: list[View], axis: int) -> View | None:
     return view if view is None or axis != 1 else View(view.storage, view.meta, first.border)
 
 
-@kernels_for(shuffle.ChannelShuffle, shuffle.PixelShuffle, shuffle.PixelUnshuffle, image=True)
+@kernels_for(shuffle.ChannelShuffle, shuffle.PixelShuffle, shuffle.PixelUnshuffle, image=True, of_bytes=True)
 def lower_shuffle(context: Context) -> Lowered:
     """Lower a channel or pixel shuffle to a copy between two views of six dimensions."""
     x, layer = context.tensor(0), context.layer(Layer)
