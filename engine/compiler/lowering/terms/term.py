@@ -22,6 +22,7 @@ from engine.compiler.kernels.functions.typed import DOUBLES
 from engine.layers.definition.bound import BoundLayer
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.parameter import coerce
+from engine.passes.support.byte_products import BYTES
 from engine.promotion import cast
 from engine.tensor import Array, DType, Shape, TensorSpec, is_known, known_value, product
 
@@ -63,7 +64,6 @@ SINGLE: set[type[Layer]] = set()
 """Layers whose rules are valid only for float32."""
 CONVERTING: set[type[Layer]] = set()
 """Layers between float32 and bytes."""
-BYTES = (np.dtype(np.uint8), np.dtype(np.int8))
 
 
 def expression_for(*layers: type[Layer], doubles: bool = True) -> Callable[[ExpressionRule], ExpressionRule]:

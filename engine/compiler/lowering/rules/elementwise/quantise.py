@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 import numpy as np
 
-from engine.compiler.kernels.elements import make_elements
-from engine.compiler.kernels.expr import Expr, Number, Operand
+from engine.compiler.kernels.expr import Number, Operand
 from engine.compiler.kernels.quantising import dequantised, quantised
 from engine.compiler.lowering.context import Context
+from engine.compiler.lowering.rules.composition import elements_step
 from engine.compiler.lowering.rules.elementwise.map import lower_map
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, derived
+from engine.compiler.lowering.steps import Lowered, NotLoweredError, derived
+from engine.compiler.lowering.terms.term import BYTES
 from engine.compiler.storage import FLOAT32, View, like
 from engine.layers.onnx.products.quantise import DequantizeLinear, QuantizeLinear
 from engine.layers.operands.axes import checked_axis
 from engine.layers.operands.bounds import extremes
 from engine.tensor import DType
-
-_BYTES: Final = (np.dtype(np.uint8), np.dtype(np.int8))
 
 
 @kernels_for(QuantizeLinear)
@@ -30,14 +28,14 @@ def lower_quantise(context: Context) -> Lowered:
         return lower_map(context)
     x, spec = context.tensor(0), context.lowering.spec(context.op.outputs[0])
     layer = context.layer(QuantizeLinear)
-    if spec is None or spec.dtype not in _BYTES or context.lowering.quantises:
+    if spec is None or spec.dtype not in BYTES or context.lowering.quantises:
         raise NotLoweredError("there is no kernel for its integers")
-    scale, zero = _spread(context, layer, 1, x, (FLOAT32,)), _spread(context, layer, 2, x, _BYTES)
+    scale, zero = _spread(context, layer, 1, x, (FLOAT32,)), _spread(context, layer, 2, x, BYTES)
     moved = [] if zero is None else [zero]
     low, high = map(float, extremes(spec.dtype))
     tree = quantised(Operand(0), Operand(1), Operand(2) if moved else Number(0.0), low, high)
     target = like(x, spec.dtype)
-    return context.lowered(target, _map(context, target, tree, [x, _needed(scale), *moved]))
+    return context.lowered(target, elements_step(context, target, tree, [x, _needed(scale), *moved], "float"))
 
 
 @kernels_for(DequantizeLinear)
@@ -46,12 +44,13 @@ def lower_dequantise(context: Context) -> Lowered:
     if context.lowering.term(context.op) is not None:
         return lower_map(context)
     x, layer = context.elements(0), context.layer(DequantizeLinear)
-    if x.dtype not in _BYTES or context.result_spec.dtype != FLOAT32:
+    if x.dtype not in BYTES or context.result_spec.dtype != FLOAT32:
         raise NotLoweredError("there is no kernel for its integers")
-    scale, zero = _spread(context, layer, 1, x, (FLOAT32,)), _spread(context, layer, 2, x, _BYTES)
+    scale, zero = _spread(context, layer, 1, x, (FLOAT32,)), _spread(context, layer, 2, x, BYTES)
     target = context.allocate(is_image=True if x.is_channels_last and not x.is_row_major else None)
     tree = dequantised(Operand(0), Operand(1), 0.0 if zero is None else Operand(2))
-    return context.lowered(target, _map(context, target, tree, [x, _needed(scale), *([] if zero is None else [zero])]))
+    operands = [x, _needed(scale), *([] if zero is None else [zero])]
+    return context.lowered(target, elements_step(context, target, tree, operands, "float"))
 
 
 def _needed(view: View | None) -> View:
@@ -77,11 +76,3 @@ def _spread(
     if value.meta.ndim != 1 or len(value.meta) != x.shape[axis]:
         raise NotLoweredError("its scale or zero point is given for blocks")
     return derived(value, value.meta.reshape(-1, *(1,) * (len(x.shape) - 1 - axis)))
-
-
-def _map(context: Context, target: View, tree: Expr, operands: Sequence[View]) -> KernelStep:
-    """Return the step of an expression of operands of any dtype that broadcast to the target, computed as float32."""
-    flat = [each if target.shape else derived(each, each.meta.reshape(())) for each in operands]
-    seen = [target, *(derived(each, each.meta.broadcast_to(target.shape)) for each in flat)]
-    dtypes, strides = [each.dtype.name for each in seen], [each.strides for each in seen]
-    return context.step(make_elements(target.shape, strides, dtypes, tree, "float", context.host), *seen)

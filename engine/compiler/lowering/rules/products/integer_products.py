@@ -16,13 +16,13 @@ from typing import Final
 
 import numpy as np
 
-from engine.compiler.kernels.elements import Domain, make_elements
+from engine.compiler.kernels.elements import Domain
 from engine.compiler.kernels.expr import Expr, Operand, apply
 from engine.compiler.kernels.products.arithmetic import ARITHMETIC, Words
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.fusion import as_image, unfused
 from engine.compiler.lowering.layout import BORDER_RULES, NO_BORDER, Border
-from engine.compiler.lowering.rules.composition import Composition
+from engine.compiler.lowering.rules.composition import Composition, elements_step
 from engine.compiler.lowering.rules.convolution.conv_geometry import (
     ConvParameters,
     border_for,
@@ -37,6 +37,7 @@ from engine.compiler.lowering.rules.products.matmul import Narrow
 from engine.compiler.lowering.rules.products.matmul import product as multiplied
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, derived, words_at
+from engine.compiler.lowering.terms.term import BYTES
 from engine.compiler.storage import FLOAT32, View, channels_last, row_major
 from engine.graph.operator import RuntimeOperator
 from engine.ir.dims import is_symbolic
@@ -46,7 +47,6 @@ from engine.passes.support.byte_products import is_depthwise, is_exact_in_float3
 from engine.passes.support.facts import stored_tensor
 from engine.tensor import Array, TensorSpec
 
-BYTES: Final = (np.dtype(np.uint8), np.dtype(np.int8))
 _OFFSET: Final = 128
 
 
@@ -204,15 +204,9 @@ class ByteImage:
         self._map(target, tree, operands, "float")
 
     def _map(self, target: View, tree: Expr, operands: Sequence[View], domain: Domain) -> None:
-        shape, host = target.shape, self.context.host
-        seen = [target]
-        for each in operands:
-            meta = each.meta.reshape((1,) * len(shape)) if each.meta.size == 1 else each.meta
-            seen.append(derived(each, meta.broadcast_to(shape)))
-        kernel = make_elements(
-            shape, [each.strides for each in seen], [each.dtype.name for each in seen], tree, domain, host
-        )
-        self.steps.append(self.context.step(kernel, *seen))
+        rank = len(target.shape)
+        wide = [derived(each, each.meta.reshape((1,) * rank)) if each.meta.size == 1 else each for each in operands]
+        self.steps.append(elements_step(self.context, target, tree, wide, domain))
 
 
 def _number(value: int | View, operands: list[View]) -> Expr | float:
