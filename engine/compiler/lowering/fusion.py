@@ -28,13 +28,14 @@ from engine.compiler.kernels.numbers import FLOAT
 from engine.compiler.kernels.quantising import simplified
 from engine.compiler.lowering.lowering import Lowering
 from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, Pointer, image_strides, pointer
-from engine.compiler.lowering.terms.term import BYTES, CONVERTING
+from engine.compiler.lowering.terms.term import CONVERTING
 from engine.compiler.storage import FLOAT32, View
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
 from engine.ir.strided import Strided, empty
 from engine.layers.creation.container import Expression
 from engine.passes import ACTIVATIONS, RESIDUALS
+from engine.passes.support.byte_products import BYTES
 from engine.tensor import BFLOAT16, Array, DType, TensorSpec
 
 # Functions whose result is their argument, its opposite, or zero.

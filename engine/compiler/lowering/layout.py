@@ -15,7 +15,6 @@ from typing import Final
 
 from engine.compiler.addresses import MemorySpace
 from engine.compiler.lowering.steps import FLOAT64, computable
-from engine.compiler.lowering.terms.term import BYTES
 from engine.compiler.storage import FLOAT32, View, channels_last, ordered, row_major, spaced_rows
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
@@ -23,6 +22,7 @@ from engine.ir.dims import hint
 from engine.layers.definition.layer import Layer
 from engine.layers.shape.join import Cat
 from engine.passes.support import permutations
+from engine.passes.support.byte_products import BYTES
 from engine.tensor import TensorSpec
 
 Border = tuple[int, int, int, int]

@@ -33,7 +33,7 @@ from engine.compiler.lowering.steps import (
     copy,
     derived,
 )
-from engine.compiler.lowering.terms.term import BYTES, EXPRESSION_RULES
+from engine.compiler.lowering.terms.term import EXPRESSION_RULES
 from engine.compiler.lowering.wavefront import pipeline_layers
 from engine.compiler.storage import FLOAT32, View, row_major
 from engine.defects import report_defect
@@ -45,6 +45,7 @@ from engine.layers.definition.bound import BoundLayer
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.overload import unfolded
 from engine.passes import ATTENTION, WAVEFRONT
+from engine.passes.support.byte_products import BYTES
 from engine.tensor import UNKNOWN, DType, dtype_name, is_known, known_value
 
 QUANTISED = (np.dtype(np.int8), np.dtype(np.uint8), np.dtype(np.int32))

@@ -11,11 +11,11 @@ from engine.compiler.kernels.byte_table import make_byte_table
 from engine.compiler.lowering.fusion import Fused
 from engine.compiler.lowering.lowering import Lowering
 from engine.compiler.lowering.steps import KernelStep, kernel_step
-from engine.compiler.lowering.terms.term import BYTES
 from engine.compiler.storage import View, constant
 from engine.errors import EngineError
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
+from engine.passes.support.byte_products import BYTES
 from engine.tensor import Array, is_known, known_value
 
 _CODES: Final = np.arange(256, dtype=np.uint8)

@@ -14,10 +14,10 @@ from engine.compiler.lowering.fusion import Fused, Result, add_operator, fuse_fo
 from engine.compiler.lowering.rules.elementwise.byte_table import byte_table
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import Lowered, NotLoweredError, computable
-from engine.compiler.lowering.terms.term import BYTES
 from engine.compiler.storage import View
 from engine.ir.strided import Strided
 from engine.layers.definition.layer import Layer
+from engine.passes.support.byte_products import BYTES
 
 
 @kernels_for(Layer)

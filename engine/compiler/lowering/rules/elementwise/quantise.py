@@ -13,11 +13,11 @@ from engine.compiler.lowering.rules.composition import elements_step
 from engine.compiler.lowering.rules.elementwise.map import lower_map
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import Lowered, NotLoweredError, derived
-from engine.compiler.lowering.terms.term import BYTES
 from engine.compiler.storage import FLOAT32, View, like
 from engine.layers.onnx.products.quantise import DequantizeLinear, QuantizeLinear
 from engine.layers.operands.axes import checked_axis
 from engine.layers.operands.bounds import extremes
+from engine.passes.support.byte_products import BYTES
 from engine.tensor import DType
 
 

@@ -14,7 +14,6 @@ from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.layout import CHANNEL_SELECTORS, slice_of
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import Lowered, NotLoweredError
-from engine.compiler.lowering.terms.term import BYTES
 from engine.compiler.storage import FLOAT32, View, row_major
 from engine.graph.operand import RuntimeOperand
 from engine.layers.attention.attention import AttentionMask
@@ -27,6 +26,7 @@ from engine.layers.shape import diagonal, expand, join, permute, split
 from engine.layers.vision import shuffle
 from engine.passes import JOINS
 from engine.passes.support import permutations
+from engine.passes.support.byte_products import BYTES
 
 RESHAPES = permutations.VIEWS
 """Layers that change only the shape, with the elements in the same order."""

@@ -21,13 +21,13 @@ from engine.compiler.lowering.rules.composition import Composition, as_batch, el
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, dense_strides, derived
 from engine.compiler.lowering.terms.functions import power
-from engine.compiler.lowering.terms.term import BYTES
 from engine.compiler.storage import View, channels_last, constant, row_major
 from engine.ir.strided import Strided
 from engine.layers.operands.precision import INT64
 from engine.layers.pooling.adaptive_pool import AdaptiveAvgPool, AdaptiveMaxPool, AdaptivePool
 from engine.layers.pooling.max_pool import MaxPool
 from engine.layers.pooling.pool import AvgPool, LPPool, Pool
+from engine.passes.support.byte_products import BYTES
 
 
 def windows_of(layer: Pool, x: View, counts: Sequence[int]) -> list[WindowAxis]:

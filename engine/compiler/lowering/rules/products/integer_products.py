@@ -37,13 +37,12 @@ from engine.compiler.lowering.rules.products.matmul import Narrow
 from engine.compiler.lowering.rules.products.matmul import product as multiplied
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, derived, words_at
-from engine.compiler.lowering.terms.term import BYTES
 from engine.compiler.storage import FLOAT32, View, channels_last, row_major
 from engine.graph.operator import RuntimeOperator
 from engine.ir.dims import is_symbolic
 from engine.layers.onnx.products.conv import ConvInteger, distances, windows_and_pads
 from engine.layers.onnx.products.matmul import MatMulInteger, centred_columns
-from engine.passes.support.byte_products import is_depthwise, is_exact_in_float32
+from engine.passes.support.byte_products import BYTES, is_depthwise, is_exact_in_float32
 from engine.passes.support.facts import stored_tensor
 from engine.tensor import Array, TensorSpec
 

@@ -28,11 +28,11 @@ from engine.compiler.lowering.rules.indexing.gather import BITS, indices_of
 from engine.compiler.lowering.rules.products.linear import linear, spaced
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, computable, dense_strides, derived
-from engine.compiler.lowering.terms.term import BYTES
 from engine.compiler.storage import FLOAT32, View, inverse, row_major
 from engine.ir.strided import Strided
 from engine.layers.linear.linear import Linear
 from engine.layers.linear.matmul import AddMatmul, GroupedMatmul, Matmul
+from engine.passes.support.byte_products import BYTES
 from engine.promotion import broadcast_sizes
 from engine.tensor import Array
 
