@@ -21,7 +21,11 @@ from app.text.text import Texts
 Input: TypeAlias = NDArray[Any] | tuple[PictureSource, ...] | Texts | Sounds
 Inputs: TypeAlias = dict[str, Input]
 
-_ADVICE: Final = "; to send pictures, set [preprocess] in the model's config.toml"
+_ADVICE: Final = {
+    "picture": "; to send pictures, set [preprocess] in the model's config.toml",
+    "text": "; to send texts, set a task for texts in the model's config.toml",
+    "sound": "; to send sounds, set [sound] in the model's config.toml",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,17 +100,13 @@ class Signature:
         Raises:
             InputMismatchError: the model, or the named input, takes no images.
         """
-        if self.picture_input is None and name is None and len(self.requested) != 1:
-            raise InputMismatchError(
-                f"the model takes no pictures: found a picture, expected tensors for {quoted(self.input_names)}"
-                f"{_ADVICE}",
-                found="picture",
-                expected=list(self.input_names),
-            )
+        if self.picture_input is None and name is None and (len(self.requested) != 1 or self._kinds):
+            raise self._takes_no("picture")
         if self.picture_input is None or name not in (None, self.picture_input):
             port = self.only_input() if name is None else self.input(name)
+            advice = "" if self._kinds else _ADVICE["picture"]
             raise InputMismatchError(
-                f"input '{port.name}' takes no pictures: found a picture, expected a tensor {describe(port)}{_ADVICE}",
+                f"input '{port.name}' takes no pictures: found a picture, expected a tensor {describe(port)}{advice}",
                 input=port.name,
                 found="picture",
                 expected=describe(port),
@@ -120,12 +120,7 @@ class Signature:
             InputMismatchError: the model takes no texts.
         """
         if self.text_input is None:
-            raise InputMismatchError(
-                f"the model takes no texts: found a text, expected tensors for {quoted(self.input_names)};"
-                " to send texts, set a task for texts in the model's config.toml",
-                found="text",
-                expected=list(self.input_names),
-            )
+            raise self._takes_no("text")
         return self.text_input
 
     def sound_port(self, name: str | None = None) -> str:
@@ -135,18 +130,29 @@ class Signature:
             InputMismatchError: the model, or the named input, takes no sounds.
         """
         if self.sound_input is None or name not in (None, self.sound_input):
-            raise InputMismatchError(
-                f"the model takes no sounds: found a sound, expected tensors for {quoted(self.input_names)};"
-                " to send sounds, set [sound] in the model's config.toml",
-                found="sound",
-                expected=list(self.input_names),
-            )
+            raise self._takes_no("sound")
         return self.sound_input
 
     @property
     def requested(self) -> tuple[engine.Port, ...]:
         """Return the inputs that requests must have: all but states."""
         return tuple(port for port in self.inputs if port.name not in self.states) if self.states else self.inputs
+
+    @property
+    def _kinds(self) -> list[str]:
+        """Return what the model takes besides tensors."""
+        inputs = {"picture": self.picture_input, "text": self.text_input, "sound": self.sound_input}
+        return [kind for kind, name in inputs.items() if name is not None]
+
+    def _takes_no(self, kind: str) -> InputMismatchError:
+        """Return the error for a picture, text or sound that the model does not take."""
+        wanted = " or ".join([*(f"a {each}" for each in self._kinds), f"tensors for {quoted(self.input_names)}"])
+        advice = "" if self._kinds else _ADVICE[kind]
+        return InputMismatchError(
+            f"the model takes no {kind}s: found a {kind}, expected {wanted}{advice}",
+            found=kind,
+            expected=list(self.input_names),
+        )
 
     @property
     def input_names(self) -> tuple[str, ...]:

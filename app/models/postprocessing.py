@@ -58,7 +58,7 @@ class Postprocessing:
     @property
     def finding(self) -> Any:
         """Return the type of the prediction for one item, None without predictions."""
-        return self._task.FINDING if self._hooks is None else Any
+        return self._task.finding if self._hooks is None else Any
 
     @property
     def parameters(self) -> Mapping[str, str]:

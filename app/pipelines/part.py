@@ -27,6 +27,10 @@ class Finding:
         """Return whether a prediction may have this field."""
         return self.fields is None or field in self.fields
 
+    def type_of(self, field: str) -> Any:
+        """Return the type of a field, None if it is not known."""
+        return None if self.fields is None else self.fields.get(field)
+
     def is_text(self, field: str) -> bool:
         """Return whether the field is a text."""
         return self.fields is not None and self.fields.get(field) is str

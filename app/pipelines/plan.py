@@ -7,6 +7,7 @@ crop.
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
@@ -30,6 +31,10 @@ ROOT: Final[Level] = ()
 Kind: TypeAlias = Literal["picture", "text", "sound", "tensor"]
 _BOX, _POLYGON, _LABEL = "box", "polygon", "label"
 _ANGLES: Final = ("0", "90", "180", "270")
+# Rank of an input that takes a list of numbers for each item.
+_VECTORS: Final = 2
+# Tasks whose predictions have the labels of config.toml as they are.
+_LABELLED: Final = ("classification", "detection", "text-classification", "audio-classification")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -322,6 +327,11 @@ class _Planner:
             wanted = "a text" if is_text else "a list of numbers"
             if not (finding.is_text(reference.field) if is_text else finding.is_vector(reference.field)):
                 raise ConfigError(f"input: found '{cut(text)}', expected {wanted} for input {where}")
+            if not is_text and port.spec is not None and len(port.spec.shape) != _VECTORS:
+                raise ConfigError(
+                    f"input: found '{cut(text)}', a list of numbers for each item, expected {describe(port)} for input"
+                    f" {where}"
+                )
         return Source(port=port, reference=reference)
 
     def _request_input(self, name: str, port: engine.Port, model: Servable) -> None:
@@ -387,13 +397,40 @@ class _Planner:
         found = []
         for name, fields in config.where.items():
             for field_name, expected in fields.items():
-                by, _ = self._field("where", name, field_name)
+                by, finding = self._field("where", name, field_name)
+                self._check_expected(f"where: {name}.{field_name}", finding.type_of(field_name), expected)
+                if field_name == _LABEL:
+                    self._check_labels(name, expected)
                 if by.level != level[: len(by.level)]:
                     raise ConfigError(
                         f"where: found '{name}.{field_name}', which belongs to other items than this step"
                     )
                 found.append(Condition(name, field_name, expected))
         return found
+
+    def _check_expected(self, where: str, kind: Any, expected: float | str | tuple[str, ...]) -> None:
+        """Raise if no value of a field can meet a condition."""
+        is_number = isinstance(expected, (int, float))
+        shown = f"'{cut(expected)}'" if isinstance(expected, str) else expected if is_number else list(expected)
+        if expected == () or (kind is str and is_number):
+            raise ConfigError(f"{where}: found {shown}, expected a text or a list of texts")
+        if kind in (int, float, bool) and not is_number:
+            raise ConfigError(f"{where}: found {shown}, expected a number")
+        if typing.get_origin(kind) is list:
+            raise ConfigError(f"{where}: found a condition on a list, expected a field with a number or a text")
+
+    def _check_labels(self, name: str, expected: float | str | tuple[str, ...]) -> None:
+        """Raise if a condition has a label that the model does not have."""
+        model = self.models[name]
+        labels = model.labels
+        if labels is None or model.task not in _LABELLED or isinstance(expected, (int, float)):
+            return
+        for label in (expected,) if isinstance(expected, str) else expected:
+            if label not in labels and not label.isdecimal():  # classes without a label have their number
+                raise ConfigError(
+                    f"where: {name}.{_LABEL}: found '{cut(label)}'{did_you_mean(label, labels)}, expected one of"
+                    f" {quoted(labels)}"
+                )
 
 
 def _kind(port: engine.Port, signature: Signature) -> Kind:

@@ -90,6 +90,11 @@ class Task(ABC, Generic[ConfigT]):
         self._config = config
         self._context = context
 
+    @property
+    def finding(self) -> Any:
+        """Return FINDING, or a narrower type where the configuration tells."""
+        return self.FINDING
+
     def options(self, parameters: Mapping[str, Any]) -> ConfigT:
         """Return the config with the request's parameters, validated before anything runs.
 

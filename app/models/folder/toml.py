@@ -74,7 +74,10 @@ def problems(exc: ValidationError, known: Set[str], free: Sequence[str] = ()) ->
         free: tables whose keys are arbitrary.
     """
     found: dict[str, str] = {}
-    for error in exc.errors(include_url=False):
+    errors = exc.errors(include_url=False)
+    for error in errors:
+        if error["type"] == "too_short" and any(_is_inside(other["loc"], error["loc"]) for other in errors):
+            continue  # pydantic leaves out invalid items before it counts
         if len(found) == _MAX_PROBLEMS:
             return [*_lines(found), f"and more: {exc.error_count()} in all"]
         is_key = error["type"] == "extra_forbidden"  # else the location may end in the name of a type that was tried
@@ -86,6 +89,11 @@ def problems(exc: ValidationError, known: Set[str], free: Sequence[str] = ()) ->
         ]
         found.setdefault(".".join(keys), _sentence(error, known))
     return _lines(found)
+
+
+def _is_inside(location: Sequence[int | str], other: Sequence[int | str]) -> bool:
+    """Return whether a location is inside another one."""
+    return len(location) > len(other) and location[: len(other)] == other
 
 
 def _lines(found: Mapping[str, str]) -> list[str]:

@@ -174,7 +174,9 @@ def test_a_model_without_predictions_answers_a_picture_with_its_outputs(zoo: Cli
 
 def test_a_sound_is_no_picture(zoo: Client) -> None:
     answer = send(zoo, "/models/canvas/infer", b"RIFF\x24\0\0\0WAVEfmt " + bytes(24), None)
-    assert answer.status_code == 422 and "the model takes no sounds" in answer.text
+    assert answer.status_code == 422
+    message = "the model takes no sounds: found a sound, expected a picture or tensors for 'in0'"
+    assert answer.json()["error"]["message"] == message
 
 
 def test_raw_outputs_of_a_tensor_can_be_left_out(zoo: Client) -> None:

@@ -91,6 +91,32 @@ REFUSED = {
         step("a", "one", 'input = "x"') + step("b", "one", 'input = "x"'),
         "step 'a': it is not used: its model has no predictions, and no later step reads its outputs",
     ),
+    "crop-without-polygon": (
+        FIND + step("a", "shades", 'crop = "find.polygon"'), "crop: found 'find.polygon', expected one of 'find.label'"
+    ),
+    "vector-for-picture": (
+        FIND + step("a", "shades", 'input = "find.box"'), "found 'find.box', a list of numbers for each item, expected"
+    ),
+    "number-for-text": (
+        FIND + step("a", "shades", 'crop = "find.box"\nwhere = { find.label = 3 }'),
+        "where: find.label: found 3.0, expected a text or a list of texts",
+    ),
+    "text-for-number": (
+        FIND + step("a", "shades", 'crop = "find.box"\nwhere = { find.score = "0.5" }'),
+        "where: find.score: found '0.5', expected a number",
+    ),
+    "no-labels": (
+        FIND + step("a", "shades", 'crop = "find.box"\nwhere = { find.label = [] }'),
+        "where: find.label: found [], expected a text or a list of texts",
+    ),
+    "condition-on-list": (
+        FIND + step("a", "shades", 'crop = "find.box"\nwhere = { find.box = 3 }'),
+        "where: find.box: found a condition on a list, expected a field with a number or a text",
+    ),
+    "unknown-label": (
+        step("kind", "shades", 'input = "x"') + step("a", "shades", 'input = "x"\nwhere = { kind.label = "lefd" }'),
+        "where: kind.label: found 'lefd' (did you mean 'left'?), expected one of 'left', 'right', 'below'",
+    ),
     "replaces-field": (FIND + step("score", "shades", 'crop = "find.box"'), "'score' is a field of the predictions"),
     "bad-parameter": (step("a", "shades", 'input = "x"\nparameters = { top = 1 }'), "parameters: unknown parameter"),
     "bad-where": (
@@ -158,6 +184,10 @@ def reason(client: Client, name: str) -> str:
 @pytest.mark.parametrize("name", REFUSED)
 def test_the_reason_says_where_and_what_was_expected(client: Client, name: str) -> None:
     assert REFUSED[name][1] in reason(client, name)
+
+
+def test_an_invalid_step_is_not_reported_as_missing(client: Client) -> None:
+    assert "at least 1 values" not in reason(client, "no-input")
 
 
 @pytest.mark.parametrize("name", ["with-version", "with-config"])

@@ -70,17 +70,25 @@ class DetectionConfig(Section):
     dilation: bool = Field(default=True, description="dbnet: grow regions by a pixel before they are outlined.")
 
 
-class BoxBody(Body):
-    """Box found by a detection, [x0, y0, x1, y1] in pixels of the picture sent.
+class ObjectBody(Body):
+    """Object found by a detection, with its box [x0, y0, x1, y1] in pixels of the picture sent.
 
-    A decoder for text adds the corners as [x, y]: top left, top right, bottom right, bottom left. Key points are [x, y]
-    or [x, y, score]. A mask is a PNG in base64 that covers the whole pixels of the box, white inside.
+    Key points are [x, y] or [x, y, score]. A mask is a PNG in base64 that covers the whole pixels of the box, white
+    inside.
     """
 
     label: str
     score: float
     index: int
     box: list[float]
-    polygon: list[list[float]] = []
     keypoints: list[list[float | None]] = []
     mask: str = ""
+
+
+class BoxBody(ObjectBody):
+    """Box found by a detection, as any decoder may return it.
+
+    A decoder for text adds the corners as [x, y]: top left, top right, bottom right, bottom left.
+    """
+
+    polygon: list[list[float]] = []

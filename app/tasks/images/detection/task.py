@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from PIL import Image
 
@@ -10,7 +11,7 @@ from app.errors import ConfigError
 from app.images.drawing import draw_boxes, encode_png
 from app.images.placement import Placement
 from app.messages import did_you_mean, quoted
-from app.tasks.images.detection.config import BoxBody, DetectionConfig
+from app.tasks.images.detection.config import BoxBody, DetectionConfig, ObjectBody
 from app.tasks.images.detection.decoders import DECODERS
 from app.tasks.task import DrawingTask, Outputs, Prediction, TaskContext
 
@@ -39,6 +40,11 @@ class DetectionTask(DrawingTask[DetectionConfig]):
             key: self._named_output(key, name) for key, name in given.items() if name is not None or key == "output"
         }
         self._config = self._config.model_copy(update=named)
+
+    @property
+    def finding(self) -> Any:
+        """Return the type of a picture's predictions; only decoders for text return polygons."""
+        return list[BoxBody] if self._config.decoder == "dbnet" else list[ObjectBody]
 
     def predict(
         self, outputs: Outputs, placements: Sequence[Placement], options: DetectionConfig
