@@ -9,7 +9,14 @@ from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
 
-from app.errors import ConfigError, InputMismatchError, InvalidRequestError, ModelNotReadyError, ServiceError
+from app.errors import (
+    ConfigError,
+    InputMismatchError,
+    InvalidRequestError,
+    ModelNotFoundError,
+    ModelNotReadyError,
+    ServiceError,
+)
 from app.hooks.hooks import Hooks
 from app.images.decoded import decode_once
 from app.messages import cut, did_you_mean, quoted
@@ -196,6 +203,9 @@ class Pipeline:
         for step in self.config.step:
             try:
                 found.append(self._parts.part(step.model_name, step.version))
+            except ModelNotFoundError as exc:  # a key for the pipeline may not allow to see the names of all models
+                hint = did_you_mean(step.model_name, exc.detail["known"])
+                raise error(f"step '{step.name}': no model '{cut(step.model_name)}'{hint} in the store") from None
             except ServiceError as exc:
                 raise error(f"step '{step.name}': {exc.message}") from None
         return found

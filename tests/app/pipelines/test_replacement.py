@@ -112,7 +112,7 @@ def test_a_pipeline_is_served_as_soon_as_its_models_are_there(tmp_path: Path) ->
     write_detector(tmp_path)
     write_pipeline(tmp_path, "scan", TEXT)
     with serving(tmp_path, reload_interval_s=0) as client:
-        assert "no model 'shades'" in refusal(client)
+        assert "no model 'shades' in the store;" in refusal(client)  # without the names of other models
         write_classifier(tmp_path)
         notice(client)
         assert label(client)
