@@ -203,11 +203,8 @@ class Pipeline:
         for step in self.config.step:
             try:
                 found.append(self._parts.part(step.model_name, step.version))
-            except ModelNotFoundError as exc:  # a key for the pipeline may not allow to see the names of all models
-                hint = did_you_mean(step.model_name, exc.detail["known"])
-                raise error(f"step '{step.name}': no model '{cut(step.model_name)}'{hint} in the store") from None
             except ServiceError as exc:
-                raise error(f"step '{step.name}': {exc.message}") from None
+                raise error(f"step '{step.name}': {_reason(step.model_name, exc)}") from None
         return found
 
     def _plan_for(self, models: Sequence[Servable]) -> Plan:
@@ -246,6 +243,14 @@ class Pipeline:
         for step, model in zip(self.config.step, models, strict=True):
             model.check_parameters({**step.parameters, **found[step.name]})
         return found
+
+
+def _reason(model: str, error: ServiceError) -> str:
+    """Return why a model is not served, without the names of all models: a key may allow the pipeline only."""
+    known = error.detail.get("known")
+    if isinstance(error, ModelNotFoundError) and isinstance(known, list):
+        return f"no model '{cut(model)}'{did_you_mean(model, known)} in the store"
+    return error.message
 
 
 def finished(result: InferResult, timing: Timing) -> InferResult:

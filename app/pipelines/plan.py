@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 import engine
 from app.arrays import dtype_name
 from app.errors import ConfigError, ServiceError
-from app.messages import cut, did_you_mean, quoted
+from app.messages import brief, cut, did_you_mean, quoted
 from app.models.servable import Servable
 from app.pipelines.config import PIPELINE, PipelineConfig, StepConfig
 from app.pipelines.part import Finding, finding_of
@@ -411,7 +411,7 @@ class _Planner:
     def _check_expected(self, where: str, kind: Any, expected: float | str | tuple[str, ...]) -> None:
         """Raise if no value of a field can meet a condition."""
         is_number = isinstance(expected, (int, float))
-        shown = f"'{cut(expected)}'" if isinstance(expected, str) else expected if is_number else list(expected)
+        shown = quoted(expected) if isinstance(expected, tuple) else brief(expected)
         if expected == () or (kind is str and is_number):
             raise ConfigError(f"{where}: found {shown}, expected a text or a list of texts")
         if kind in (int, float, bool) and not is_number:

@@ -107,7 +107,7 @@ REFUSED = {
     ),
     "no-labels": (
         FIND + step("a", "shades", 'crop = "find.box"\nwhere = { find.label = [] }'),
-        "where: find.label: found [], expected a text or a list of texts",
+        "where: find.label: found none, expected a text or a list of texts",
     ),
     "condition-on-list": (
         FIND + step("a", "shades", 'crop = "find.box"\nwhere = { find.box = 3 }'),
