@@ -35,6 +35,8 @@ log = logging.getLogger(__name__)
 PATIENCE_S: Final = 10.0
 # ... as long as no more than this many run.
 MAX_THREADS: Final = 16
+# Interval at which early jobs are asked again when no job runs.
+_EARLY_LOOK_S: Final = 0.05
 # Time for an abandoned job to stop by itself.
 GRACE_S: Final = 2.0
 # Code that may hold locks which an injected exception would not release.
@@ -169,7 +171,7 @@ class LoaderPool:
             self._changed.notify_all()
 
     def _next(self) -> Job | None:
-        """Remove and return the first queued job that is not early and whose memory fits; any job if none is running.
+        """Remove and return the first queued job that is not early and whose memory fits; any such job if none is running.
 
         Memory of running jobs counts in full, although part of it is allocated already: too few jobs cost time, too
         many the
@@ -178,9 +180,10 @@ class LoaderPool:
         if not self._waiting or not self._has_room():
             return None
         ready = [job for job in self._waiting if not job.is_early()]
-        if not self._running:  # jobs that wait for each other find out themselves
-            first = next(iter(ready), self._waiting[0])
-            self._waiting.remove(first)
+        if not self._running:
+            first = next(iter(ready), None)
+            if first is not None:
+                self._waiting.remove(first)
             return first
         promised = sum(job.needs_bytes for job in self._running)
         free = self._free_bytes() if any(job.needs_bytes for job in ready) else sys.maxsize
@@ -198,7 +201,9 @@ class LoaderPool:
         return sum(now - job.began < PATIENCE_S for job in self._running)
 
     def _until_next(self) -> float | None:
-        """Return the seconds until a job times out or frees its slot; None if nothing runs."""
+        """Return the seconds until a job times out, frees its slot, or is looked at again; None without jobs."""
+        if not self._running and self._waiting:
+            return _EARLY_LOOK_S
         now = time.monotonic()
         moments = [job.stop.left_s for job in self._running]
         moments += [left for job in self._running if (left := job.began + PATIENCE_S - now) > 0]

@@ -291,10 +291,21 @@ class Store:
         self._loaders.submit(Job(name, work, gave_up, stop, needs_bytes=needs_bytes, is_early=is_early))
 
     def _waits(self, files: ModelFiles) -> bool:
-        """Return whether models of a pipeline's steps are still loading."""
+        """Return whether models of a pipeline's steps are still loading, except pipelines that contain this one."""
         names = () if files.pipeline is None else files.pipeline.models
         entries = [self._entries.get(name) for name in names]
-        return any(entry is not None and entry.state is State.LOADING for entry in entries)
+        loading = [entry.name for entry in entries if entry is not None and entry.state is State.LOADING]
+        return any(not self._contains(name, files.name, {files.name}) for name in loading)
+
+    def _contains(self, name: str, wanted: str, seen: set[str]) -> bool:
+        """Return whether a pipeline is, or contains, another; ``seen`` are those not to look into again."""
+        if name == wanted:
+            return True
+        pipeline = self.pipeline(name)
+        if pipeline is None or name in seen:
+            return False
+        seen.add(name)
+        return any(self._contains(part, wanted, seen) for part in pipeline.models)
 
     def _read_soon(self, found: FoundModel, entry: Entry) -> None:
         self._submit(found.name, partial(self._read, found, entry), partial(self._give_up_reading, found, entry))

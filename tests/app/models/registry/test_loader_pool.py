@@ -198,3 +198,13 @@ def test_one_that_is_given_up_makes_room_for_those_that_wait_for_memory(stuck: l
     hands.submit(heavy(stuck[1], 90))
     assert stuck[0].given_up.wait(PATIENCE_S)
     assert stuck[1].began.wait(PATIENCE_S)
+
+
+def test_an_early_job_waits_although_nothing_runs() -> None:
+    pool, ended, is_early = LoaderPool(1), threading.Event(), [True]
+    pool.submit(Job("early", lambda _: ended.set(), lambda: None, Stop(60.0), is_early=lambda: is_early[0]))
+    pool.submit(Job("other", lambda _: None, lambda: None, Stop(60.0)))
+    assert not ended.wait(0.2)
+    is_early[0] = False
+    assert ended.wait(10.0)
+    pool.wait()
