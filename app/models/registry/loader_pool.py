@@ -171,7 +171,7 @@ class LoaderPool:
             self._changed.notify_all()
 
     def _next(self) -> Job | None:
-        """Remove and return the first queued job that is not early and whose memory fits; if none is running, any such job.
+        """Remove and return the first queued job that is not early and whose memory fits; any such job if none runs.
 
         Memory of running jobs counts in full, although part of it is allocated already: too few jobs cost time, too
         many the
