@@ -269,8 +269,8 @@ def read_sequence(parameters: Mapping[str, Any], client: bytes) -> SequenceStep 
     is_text = isinstance(id_, str) and len(id_) <= _MAX_SEQUENCE_ID
     if id_ is not None and not is_number and not is_text:
         raise RefusedError(
-            f"Unable to parse 'sequence_id': found {brief(id_)}, expected a whole number, or a text of at most"
-            f" {_MAX_SEQUENCE_ID} characters"
+            f"Unable to parse 'sequence_id': found {brief(id_)}, expected a whole number from 0 to 2^64 - 1, or a"
+            f" text of at most {_MAX_SEQUENCE_ID} characters"
         )
     is_start, is_end = (read_flag(parameters, f"sequence_{end}") or False for end in ("start", "end"))
     if not id_ and (is_start or is_end):
