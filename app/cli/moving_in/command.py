@@ -26,7 +26,7 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
     """Read the model, write it to the store as the next version, and report."""
     with tempfile.TemporaryDirectory() as scratch:
         request = Request(
-            source=Path(args.source),
+            source=Path(args.source).absolute(),
             scratch=Path(scratch),
             shapes=tuple(args.shape),
             file=args.file,
