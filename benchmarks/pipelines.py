@@ -170,7 +170,9 @@ def compare_ocr(store: Path, pictures: Sequence[Path], python: str) -> None:
 
 def main() -> None:
     """Measure."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        allow_abbrev=False, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seconds", type=float, default=3.0, help="of each measurement")
     parser.add_argument("--ocr", type=Path, metavar="STORE", help="store that examples/rapidocr.py has written")
     parser.add_argument("--pictures", type=Path, nargs="*", default=[], help="pictures with text")
