@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from numpy.typing import NDArray
 
 import engine
+from app.errors import ConfigError
+from app.messages import cut, quoted
 
 
 class ContentRun(NamedTuple):
@@ -65,3 +67,22 @@ class Converter(Protocol):
 
         The first is also run and, if it has contents, predicted when the model is loaded.
         """
+
+
+def kinds_by_input(table: str, inputs: Mapping[str, str | None], ports: Sequence[engine.Port]) -> dict[str, str]:
+    """Return what the inputs named in a table of config.toml take, by the name of the input.
+
+    Args:
+        table: name of the table, for messages.
+        inputs: for each kind of input, the name that the table has for it, or None.
+        ports: inputs of the model.
+
+    Raises:
+        ConfigError: the model has no such input.
+    """
+    names = [port.name for port in ports]
+    given = {name: kind for kind, name in inputs.items() if name is not None}
+    for name, kind in given.items():
+        if name not in names:
+            raise ConfigError(f"{table}.{kind}: found '{cut(name)}', expected one of {quoted(names)}")
+    return given

@@ -169,6 +169,21 @@ _AT_ONCE: Final = 1 << 16
 _DEEP_MODES: Final = frozenset({"I", "I;16", "I;16L", "I;16B", "I;16N"})
 
 
+def check_pixels(size: tuple[int, int], max_pixels: int, label: str) -> None:
+    """Raise if a picture of this width and height has too many pixels.
+
+    Raises:
+        RequestTooLargeError: the message has the size and the limit.
+    """
+    width, height = size
+    if width * height > max_pixels:
+        raise RequestTooLargeError(
+            f"{label} has too many pixels: found {width}x{height}, expected at most {max_pixels}",
+            found=width * height,
+            limit=max_pixels,
+        )
+
+
 class Picture(NamedTuple):
     """Encoded picture of a request, and its name in messages: "the picture", "picture 2 ('cat.jpg')"."""
 
@@ -261,16 +276,10 @@ class OpenPicture:
         return opened
 
     def _check_size(self, size: tuple[int, int], max_pixels: int) -> None:
-        width, height = size
-        if width * height > max_pixels:
-            raise RequestTooLargeError(
-                f"{self._label} has too many pixels: found {width}x{height}, expected at most {max_pixels}",
-                found=width * height,
-                limit=max_pixels,
-            )
+        check_pixels(size, max_pixels, self._label)
         if max(size) > MAX_SIDE:
             raise RequestTooLargeError(
-                f"{self._label} has too long a side: found {width}x{height}, expected at most {MAX_SIDE}",
+                f"{self._label} has too long a side: found {size[0]}x{size[1]}, expected at most {MAX_SIDE}",
                 found=max(size),
                 limit=MAX_SIDE,
             )

@@ -6,8 +6,7 @@ from typing import Protocol
 
 from PIL import Image
 
-from app.errors import RequestTooLargeError
-from app.images.decode import Mode
+from app.images.decode import Mode, check_pixels
 from app.images.palette import Color
 from app.memory.reservation import charge, charged
 
@@ -64,13 +63,7 @@ class DecodedPicture:
         Raises:
             RequestTooLargeError: it has more pixels.
         """
-        width, height = self.size
-        if width * height > max_pixels:
-            raise RequestTooLargeError(
-                f"{self.label} has too many pixels: found {width}x{height}, expected at most {max_pixels}",
-                found=width * height,
-                limit=max_pixels,
-            )
+        check_pixels(self.size, max_pixels, self.label)
         return self
 
     def cost(self, mode: Mode, at_least: tuple[int, int]) -> int:

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from app.errors import RequestTooLargeError
-from app.images.decode import Mode
+from app.images.decode import Mode, check_pixels
 from app.images.decoded import RGB_BYTES, PictureSource, Pixels
 
 _WHITE: Final = (255, 255, 255)
@@ -58,13 +57,7 @@ class Crop:
         Raises:
             RequestTooLargeError: it has more pixels.
         """
-        width, height = self.size
-        if width * height > max_pixels:
-            raise RequestTooLargeError(
-                f"{self.label} has too many pixels: found {width}x{height}, expected at most {max_pixels}",
-                found=width * height,
-                limit=max_pixels,
-            )
+        check_pixels(self.size, max_pixels, self.label)
         return self
 
     def cost(self, mode: Mode, at_least: tuple[int, int]) -> int:

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import engine
+from app.content import kinds_by_input
 from app.errors import ConfigError
-from app.messages import cut, quoted
+from app.messages import quoted
 from app.sound.config import SoundConfig
 
 _KINDS: Final = ("input", "lengths", "mask", "rate")
@@ -121,11 +122,7 @@ def _by_kind(ports: Sequence[engine.Port], config: SoundConfig) -> dict[str, eng
     Raises:
         ConfigError: an input takes none of these, or a key names no input.
     """
-    names = [port.name for port in ports]
-    given: dict[str, str] = {getattr(config, kind): kind for kind in _KINDS if getattr(config, kind) is not None}
-    for name, key in given.items():
-        if name not in names:
-            raise ConfigError(f"sound.{key}: found '{cut(name)}', expected one of {quoted(names)}")
+    given = kinds_by_input("sound", {kind: getattr(config, kind) for kind in _KINDS}, ports)
     found: dict[str, engine.Port] = {}
     for port in ports:
         kind = given.get(port.name) or _kind_of(port.name)
@@ -138,7 +135,7 @@ def _by_kind(ports: Sequence[engine.Port], config: SoundConfig) -> dict[str, eng
             )
         found[kind] = port
     if "input" not in found:
-        raise ConfigError(f"sound.input: missing, expected one of {quoted(names)}")
+        raise ConfigError(f"sound.input: missing, expected one of {quoted(port.name for port in ports)}")
     return found
 
 

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import engine
-from app.content import ContentRun, Converted
+from app.content import ContentRun, Converted, kinds_by_input
 from app.errors import ConfigError
-from app.messages import cut, quoted
+from app.messages import quoted
 from app.text.config import TextConfig
 from app.text.text import TOKENIZER, Encoding, Text, Texts
 from app.text.tokenizer import Tokenizer, open_tokenizer
@@ -122,11 +122,7 @@ def _by_kind(ports: Sequence[engine.Port], config: TextConfig) -> dict[str, engi
     Raises:
         ConfigError: an input takes none of these, or a key names no input.
     """
-    names = [port.name for port in ports]
-    given: dict[str, str] = {getattr(config, kind): kind for kind in _KINDS if getattr(config, kind) is not None}
-    for name, key in given.items():
-        if name not in names:
-            raise ConfigError(f"text.{key}: found '{cut(name)}', expected one of {quoted(names)}")
+    given = kinds_by_input("text", {kind: getattr(config, kind) for kind in _KINDS}, ports)
     found: dict[str, engine.Port] = {}
     for port in ports:
         kind: str | None = given.get(port.name) or _kind_of(port.name) or ("input_ids" if len(ports) == 1 else None)
@@ -136,7 +132,7 @@ def _by_kind(ports: Sequence[engine.Port], config: TextConfig) -> dict[str, engi
             )
         found[kind] = port
     if "input_ids" not in found:
-        raise ConfigError(f"text.input_ids: missing, expected one of {quoted(names)}")
+        raise ConfigError(f"text.input_ids: missing, expected one of {quoted(port.name for port in ports)}")
     return found
 
 
