@@ -167,6 +167,8 @@ class _Planner:
         """Check a step against the ones before it."""
         if config.name in self.steps:
             raise ConfigError("found a second step of this name, expected different names")
+        if model.hooks is not None:  # a step has the inputs of the network, and reads predictions of its task
+            raise ConfigError(f"model '{model.name}' has hooks.py, expected a model without")
         try:
             model.check_parameters(config.parameters)
         except ServiceError as exc:

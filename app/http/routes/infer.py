@@ -32,6 +32,7 @@ from app.models.registry.version import Version
 from app.models.request import LIGHT_BYTES, PLAIN_BYTES, InferRequest
 from app.scheduling.job import DEFAULT_PRIORITY
 from app.serving.dataplane import Answer, DataPlane
+from app.signature import Inputs, Signature
 from app.tasks.registry import TASKS, parameter_names
 from app.tasks.task import Task
 
@@ -153,16 +154,23 @@ class InferModelRequest:
         return len(body) <= INLINE_BYTES or not reads_all(body, self._head.content_type)
 
     def work_item(self, body: bytearray) -> WorkItem:
-        """Parse the body, or leave it to the model's hook."""
+        """Parse the body."""
         return self._work_item(self._parse(body), body)
 
     def _parse(self, body: bytearray) -> Message:
-        content_type, settings, version = self._head.content_type, self._plane.settings, self.version
+        """Parse the body; a body for a model's hook may have any format, and is not parsed."""
+        by_hook = self._hook(self.version, body)
+        if by_hook is not None:
+            return Message(decode=by_hook)
+        return parse(body, self._head.content_type, self._plane.settings)
+
+    def _hook(self, version: Version | None, body: bytearray) -> Callable[[Signature], Inputs] | None:
+        """Return the decoder of the body by the hook of a model, or None if the model has none."""
         hooks = None if version is None or version.model is None else version.model.hooks
         if hooks is None or not hooks.takes_requests:
-            return parse(body, content_type, settings)
-        asked = HookRequest(body=memoryview(body), content_type=content_type, max_pixels=settings.max_pixels)
-        return Message(decode=partial(hooks.inputs, asked))
+            return None
+        content_type, most = self._head.content_type, self._plane.settings.max_pixels
+        return partial(hooks.inputs, HookRequest(body=memoryview(body), content_type=content_type, max_pixels=most))
 
     async def work_item_in_thread(self, body: bytearray) -> WorkItem:
         """Parse the body in a thread."""
@@ -178,7 +186,8 @@ class InferModelRequest:
             media_type = _possible(plane, merged, media_type, head.accept)
             if media_type in (NPZ, NPY) and merged.outputs is None:
                 merged.outputs = True
-        version, decode = plane.store.version(merged.model, merged.version), message.decode
+        version = plane.store.version(merged.model, merged.version)
+        decode = self._hook(version, body) or message.decode
         if message.is_long_text:
             decode = advised(decode, version.name)
         work = InferRequest(

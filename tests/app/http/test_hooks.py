@@ -98,6 +98,22 @@ def test_a_body_that_is_not_json_is_a_fault_of_the_client(client: Client, conten
     assert answer.status_code in (400, 413) and "Traceback" not in answer.text
 
 
+def test_a_model_that_only_the_body_names_gets_the_body_by_its_hook(client: Client) -> None:
+    body = {"model": "both", "inputs": {"in0": [[1, 2, 3]]}}
+    answer = client.post("/infer", json=body)
+    assert (answer.status_code, answer.json()["error"]["message"]) == (422, "expected an object with 'values'")
+
+
+def test_a_pipeline_refuses_a_model_with_hooks(tmp_path: Path) -> None:
+    write_hooks(tmp_path, "m", BOTH)
+    (tmp_path / "line").mkdir()
+    (tmp_path / "line" / "pipeline.toml").write_text('[[step]]\nname = "a"\nmodel = "m"\ninput = "x"\n')
+    with serving(tmp_path, plugins=("hooks.py",)) as client:
+        assert (
+            "step 'a': model 'm' has hooks.py, expected a model without" in client.get("/models/line").json()["reason"]
+        )
+
+
 def test_a_failure_of_a_hook_tells_the_client_neither_message_nor_path(client: Client) -> None:
     answer = send(client, "failing", {"inputs": {"in0": [[1, 2, 3]]}})
     message = "hooks.py: postprocess raised KeyError; the server's log says more"
