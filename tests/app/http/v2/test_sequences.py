@@ -24,6 +24,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     store = tmp_path_factory.mktemp("store")
     write_running_sum(store)
     write_running_sum(store, "two", "[sequences]\nmax_active = 2\nidle_timeout_s = 0.2\n")
+    write_running_sum(store, "cached", "[response_cache]\nmax_bytes = 1000000\n")
     write_model(store, "plain", RUNNING_SUM)
     with serving(store) as client:
         yield client
@@ -61,6 +62,12 @@ def test_the_requests_of_a_sequence_continue_each_other(client: Client, id_: int
 def test_the_rows_of_a_request_are_steps_of_the_sequence(client: Client) -> None:
     assert sums(send(client, [1, 1, 2, 2, 3, 3], sequence_id=5, sequence_start=True)) == [1, 1, 3, 3, 6, 6]
     assert sums(send(client, [4, 4], sequence_id=5, sequence_end=True)) == [10, 10]
+
+
+def test_the_response_cache_does_not_answer_requests_of_a_sequence(client: Client) -> None:
+    assert [sums(send(client, [1, 1], "cached")) for _ in range(2)] == [[1, 1], [1, 1]]
+    flags = [{"sequence_start": True}, {}, {"sequence_end": True}]
+    assert [sums(send(client, [1, 1], "cached", sequence_id=6, **more))[0] for more in flags] == [1, 2, 3]
 
 
 def test_a_request_outside_of_a_sequence_begins_with_zeros(client: Client) -> None:
