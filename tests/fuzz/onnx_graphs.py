@@ -1,4 +1,4 @@
-"""Random ONNX graphs that onnxruntime accepts, of every operator set from 7, held against onnxruntime's answers.
+"""Random ONNX graphs of opset 7 and later, whose answers are compared with those of onnxruntime.
 
 A case is a seed: a graph of one to twelve nodes, with control flow, quantised operators and dynamic sizes. Each node is
 first run alone by onnxruntime, and dropped if that refuses it. Both the reference and machine code must answer as
