@@ -173,9 +173,9 @@ class Runs:
             ServiceError: there is not enough memory for them.
         """
         cache, start = self._cache, time.perf_counter()
-        if (
-            cache is None or prepared.rest or prepared.request.turn is not None
-        ):  # a sequence's states are not in the key
+        if cache is None or prepared.rest:
+            return None
+        if prepared.request.turn is not None:  # its answer depends on states, which are not in the key
             return None
         key = cache.key(prepared.tensors)
         found = cache.get(key)

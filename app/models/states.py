@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import engine
-from app.errors import ConfigError
+from app.errors import ConfigError, InputMismatchError
 from app.memory.reservation import charge, running
 from app.messages import cut, quoted
 from app.signature import find_port
@@ -96,10 +96,12 @@ class Steps:
             cancelled: polled between operators.
 
         Raises:
-            ServiceError: there is not enough memory.
+            ServiceError: there is not enough memory, or no row.
             EngineError: the engine rejects the inputs, or fails.
         """
         rows = max((len(array) for array in tensors.values() if array.ndim), default=1)
+        if not rows:
+            raise InputMismatchError("inputs: found no rows, expected at least one, each a step of the sequence")
         after = self.first_states() if states is None else dict(states)
         found: list[dict[str, NDArray[Any]]] = []
         with running(self._session.estimate_bytes(self.example(tensors))):

@@ -70,6 +70,12 @@ def test_the_response_cache_does_not_answer_requests_of_a_sequence(client: Clien
     assert [sums(send(client, [1, 1], "cached", sequence_id=6, **more))[0] for more in flags] == [1, 2, 3]
 
 
+def test_a_request_without_rows_is_refused(client: Client) -> None:
+    for parameters in ({}, {"sequence_id": 4, "sequence_start": True}):
+        status, message = problem(send(client, [], **parameters))
+        assert status == 400 and "found no rows, expected at least one" in message
+
+
 def test_a_request_outside_of_a_sequence_begins_with_zeros(client: Client) -> None:
     for parameters in ({}, {"sequence_id": 0}, {"sequence_id": ""}):
         assert sums(send(client, [2, 3], **parameters)) == [2, 3]
