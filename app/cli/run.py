@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from app.arrays import dtype_name
 from app.cli.arguments import files
 from app.cli.arguments.pipelines import load_any
 from app.cli.output import write_json
+from app.codec.answers import dump_json
 from app.codec.numpy_files import write_npz
 from app.messages import printable
 from app.models.model import Model
@@ -25,6 +26,8 @@ from app.render.formatting import shortened, time_text
 from app.settings import Settings
 from app.signature import Input, Inputs
 from app.tasks.task import Finding
+
+Writer: TypeAlias = Callable[[Any], Iterator[str]]
 
 
 def execute(args: argparse.Namespace, settings: Settings) -> int:
@@ -53,9 +56,15 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
     if args.json:
         write_json(_plain(result, found.name, _backend(model)))
     else:
-        about, is_pipeline = f"{found.name} · {_backend(model)} back end", found.pipeline is not None
-        sys.stdout.write(report(result, pictures, about, is_pipeline=is_pipeline))
+        sys.stdout.write(report(result, pictures, f"{found.name} · {_backend(model)} back end", _writer(model)))
     return 0
+
+
+def _writer(model: Servable) -> Writer:
+    """Return the function that writes a prediction of the model."""
+    if model.hooks is not None and model.hooks.makes_answers:
+        return _answer
+    return _finding if isinstance(model, Model) else _results
 
 
 def _backend(model: Servable) -> str:
@@ -76,12 +85,12 @@ _MOST_CHARACTERS = 60
 _UNSAID = ("label", "index", "color", "mask")
 
 
-def report(result: InferResult, items: Sequence[str], about: str, *, is_pipeline: bool = False) -> str:
-    """Return the report; ``items`` names the items of a batch for the predictions."""
+def report(result: InferResult, items: Sequence[str], about: str, write: Writer) -> str:
+    """Return the report; ``items`` names the items of a batch for the predictions, of which ``write`` yields lines."""
     lines = [f"{about} · {time_text(result.timing.infer_s * 1e6)}"]
     width = max(map(len, result.outputs), default=0)
     lines += [f"{name.ljust(width)}  {statistics(array)}" for name, array in result.outputs.items()]
-    lines += _predictions(result.predictions or [], items, is_pipeline=is_pipeline)
+    lines += _predictions(result.predictions or [], items, write)
     return "\n".join([*map(printable, lines), ""])
 
 
@@ -122,11 +131,21 @@ def _oddities(values: NDArray[np.float64]) -> tuple[tuple[str, int], ...]:
     return ("NaN", int(np.isnan(values).sum())), ("infinite", int(np.isinf(values).sum()))
 
 
-def _predictions(findings: Sequence[Finding], items: Sequence[str], *, is_pipeline: bool) -> Iterator[str]:
+def _predictions(findings: Sequence[Finding], items: Sequence[str], write: Writer) -> Iterator[str]:
     for number, finding in enumerate(findings):
         yield ""
         yield f"{items[number]}:" if number < len(items) else f"item {number + 1}:"
-        yield from _steps(finding) if is_pipeline and isinstance(finding, dict) else _finding(finding)
+        yield from write(finding)
+
+
+def _answer(answer: Any) -> Iterator[str]:
+    """Yield what a hook has returned, as JSON."""
+    yield f"  {dump_json(answer).decode()}"
+
+
+def _results(finding: Finding) -> Iterator[str]:
+    """Yield the results of a pipeline's steps."""
+    yield from _steps(finding) if isinstance(finding, dict) else _finding(finding)
 
 
 def _steps(found: Mapping[str, Any], indent: str = "  ") -> Iterator[str]:

@@ -80,7 +80,7 @@ class Hooks:
         return inputs
 
     def answer(self, outputs: Mapping[str, NDArray[Any]]) -> Any:
-        """Return the answer made of outputs, which JSON can represent.
+        """Return the answer made of outputs, as plain data that JSON can represent.
 
         Raises:
             InputMismatchError: the hook refuses the request.
@@ -95,7 +95,7 @@ class Hooks:
         except orjson.JSONEncodeError as exc:
             raise self._wrong("postprocess", f"the answer cannot be written as JSON: {exc}") from None
         charge(len(text))
-        return orjson.Fragment(text)
+        return orjson.loads(text)
 
     def _call(self, function: str, work: Callable[[], T]) -> T:
         try:

@@ -271,3 +271,18 @@ def test_what_does_not_work_is_said_in_one_line(
 )
 def test_statistics_are_of_the_finite_values(array: np.ndarray, expected: str) -> None:
     assert statistics(array) == expected
+
+
+@pytest.mark.parametrize(
+    ("returned", "shown"),
+    [("float(outputs['out0'].sum())", "76.0"), ("{'sum': outputs['out0'].sum(), 'of': [2]}", '{"sum":76.0,"of":[2]}')],
+)
+def test_the_answer_of_a_hook_is_shown_as_json(
+    store: Path, capsys: pytest.CaptureFixture[str], returned: str, shown: str
+) -> None:
+    Path("model_store/linear/1/hooks.py").write_text(f"def postprocess(outputs):\n    return {returned}\n")
+    run = ["run", "linear", "--input", save("x.npy", 1, 2, 3), "--plugin", "hooks.py"]
+    assert main(run) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"  {shown}"
+    assert main([*run, "--json"]) == 0
+    assert f'"predictions":[{shown}]' in capsys.readouterr().out

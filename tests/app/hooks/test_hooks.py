@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import orjson
 import pytest
 
 import engine
@@ -35,7 +34,7 @@ def inputs_of(preprocess: Callable[[HookRequest], Any], body: bytes = b"") -> di
 
 
 def answer_of(postprocess: Callable[[dict[str, Any]], Any], **outputs: Any) -> Any:
-    return orjson.loads(orjson.dumps(Hooks("m", None, postprocess).answer(outputs)))
+    return Hooks("m", None, postprocess).answer(outputs)
 
 
 def test_what_preprocess_returns_becomes_arrays_of_the_inputs_dtypes() -> None:
