@@ -15,7 +15,7 @@ LEFT_OUT: Final = {
     "deform": "PyTorch's own kernel is in torchvision",
     "levels": "whole models at lower optimisation levels",
     "onnx_nodes": "operators of another standard, most of which are PyTorch's own layers here",
-    "randomness": "two generators draw different numbers, so no answer can be held against another",
+    "randomness": "two generators draw different numbers, so their answers cannot be compared",
     "sharing": "modules measured here, which share parameters",
     "size_arithmetic": "sizes, not elements",
     "spellings": "other spellings of operators measured here",

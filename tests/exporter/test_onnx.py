@@ -1,4 +1,4 @@
-"""ONNX files are exported as they are, and held against onnxruntime."""
+"""Export of ONNX files as they are: the answers equal those of onnxruntime."""
 
 from __future__ import annotations
 

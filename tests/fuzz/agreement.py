@@ -1,4 +1,4 @@
-"""Machine code held against the reference on one graph: the same answer, or a refusal of both."""
+"""Compare machine code with the reference on one graph: both give the same answer, or both refuse."""
 
 from __future__ import annotations
 

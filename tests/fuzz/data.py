@@ -43,7 +43,7 @@ FRONT_ENDS: Final = {"reference": f"{FRONT_END}_reference", "compiled": FRONT_EN
 LIMITS: Final = Limits(cpu_s=10.0)
 
 FORMS: Final = ("written", "open", "bare")
-"""What the file says of its inputs: all, their ranks and dtypes, nothing."""
+"""How much a file declares of its inputs: shapes and dtypes, ranks and dtypes, or nothing."""
 
 _OFTEN: Final = ("written", "open", "bare", "bare")
 _MOST_ELEMENTS: Final = 1 << 18

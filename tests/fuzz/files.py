@@ -52,9 +52,9 @@ UNUSUAL: Final = (math.nan, math.inf, -math.inf, 0.0, -0.0, 1e-42, -1.0, 3e38, 1
 WHOLE: Final = (0, 1, -1, 127, -128, 255, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63), 10**6)
 DYNAMIC_SIZES: Final = (0, 1, 3, 40_000)
 MANY_NUMBERS: Final = 1 << 17
-# Sums in another order, Winograd's transforms, and what a changed parameter makes of both.
+# Tolerance for sums in another order and the transforms of Winograd, also with changed parameters.
 AGREE: Final = 1e-3
-# Of numbers as large no exponential is told from the next: which of two logits is larger is a matter of rounding.
+# Above this, rounding decides which of two logits is larger, so their exponentials are not compared.
 _WILD: Final = 1e5
 
 Lines = list[str]

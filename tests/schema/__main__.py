@@ -1,4 +1,4 @@
-"""The server held against its own OpenAPI document by schemathesis; see ``make schema``.
+"""Check the server against its own OpenAPI document with schemathesis; see ``make schema``.
 
     python -m tests.schema [--examples 60] [--seed N]
 

@@ -24,7 +24,7 @@ BIN: Final = "model.pnnx.bin"
 ONNX: Final = "model.onnx"
 WARMUP: Final = "warmup.npz"
 ONNX_DATA: Final = ("model.onnx.data", "model.onnx_data")
-"""Where tensors lie apart: what PyTorch calls the file, and what Optimum does."""
+"""Names of the file of external tensors: PyTorch's and Optimum's."""
 
 FLAT_PARAM: Final = ".pnnx.param"
 FLAT_BIN: Final = ".pnnx.bin"

@@ -1,4 +1,4 @@
-"""Models held against each other in a real browser: answers, times, and where their values part."""
+"""Comparison of models in a real browser: answers, times, and the first operand whose values differ."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Record the answers of the ONNX standard, held against onnxruntime's, for operators that pnnx leaves as they are.
+"""Record the answers of the ONNX standard, checked against onnxruntime, for operators that pnnx does not convert.
 
     python tests/data/layers/record_onnx.py onnx_nodes              (needs onnx, onnxruntime and pnnx)
     python tests/data/layers/record_onnx.py onnx_nodes --only pad   (re-records some, keeps the rest)

@@ -1,4 +1,4 @@
-"""Operators of onnxruntime's own domain, held against what onnxruntime itself makes of them (tests/data/onnx)."""
+"""Operators of onnxruntime's own domain give onnxruntime's answers (recorded in tests/data/onnx)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators held against the reference: all of them by kernels, at every level, with inputs between guard pages."""
+"""Compare compiled operators with the reference: every operator, every CPU level, inputs between guard pages."""
 
 from __future__ import annotations
 
