@@ -26,6 +26,7 @@ from engine.passes.quantised_transposes import quantised_transposes
 from engine.passes.removal import dead_operators, identity_removal
 from engine.passes.transpose_cancelling import transpose_cancelling
 from engine.passes.unsigned_codes import unsigned_codes
+from engine.passes.unused_channels import unused_channels
 
 ACTIVATIONS: Final = "activation_into_producer"
 RESIDUALS: Final = "residual_into_producer"
@@ -109,6 +110,7 @@ PASSES: Final[Mapping[str, Pass]] = MappingProxyType(
             transpose_cancelling,
             parallel_convolutions,
             fold_batch_norm,
+            unused_channels,
             expression_fusion,
         )
     }

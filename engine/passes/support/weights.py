@@ -74,6 +74,11 @@ class Weighted:
         """The operand it makes."""
         return self.op.outputs[0]
 
+    @property
+    def bias_or_zeros(self) -> Array:
+        """The bias, (O,); zeros if it has none."""
+        return np.zeros(self.out_channels, self.weight.dtype) if self.bias is None else self.bias
+
     def scaled(self, scale: Array, shift: Array) -> tuple[Array, Array] | None:
         """Return weight and bias for scale * output + shift; both (O,), float64. None if one is not finite."""
         if not _is_finite(scale, shift):
@@ -88,7 +93,7 @@ class Weighted:
 
         None if zero padding comes in between, or one is not finite.
         """
-        if not _is_finite(scale, shift) or self._is_transposed or self._pads_with_zeros() and np.any(shift):
+        if not _is_finite(scale, shift) or self._is_transposed or self.pads_with_zeros and np.any(shift):
             return None
         wide = self.weight.astype(FLOAT64).reshape(self.groups, -1, *self.weight.shape[1:])
         along = (self.groups, 1, -1, *(1,) * (self.weight.ndim - 2))
@@ -98,7 +103,9 @@ class Weighted:
         weight = (wide * scale.reshape(along)).reshape(self.weight.shape)
         return finite(_rounded(weight, self.weight.dtype), _rounded(bias, self.weight.dtype))
 
-    def _pads_with_zeros(self) -> bool:
+    @property
+    def pads_with_zeros(self) -> bool:
+        """Return whether the convolution pads its input with zeros."""
         if not isinstance(self.layer, Conv) or self.layer.padding_mode != "zeros":
             return False
         return any(map(any, self.layer.padding_of(self.weight.shape[2:])))
@@ -116,7 +123,10 @@ class Weighted:
         return values.reshape(self.groups, 1, -1, *(1,) * (self.weight.ndim - 2))
 
     def operator(self, weight: Array, bias: Array, input: str = "", outputs: Sequence[str] = ()) -> Operator:
-        """Return this operator with other weights and, if given, other operands."""
+        """Return this operator with other weights and, if given, other operands.
+
+        A depthwise convolution may have other channels, every other layer fewer of its own or of its input.
+        """
         attributes = {"weight": stored(weight), "bias": stored(bias)}
         return with_fields(
             self.op.source,
@@ -124,22 +134,34 @@ class Weighted:
             inputs=(input or self.input.name,),
             labels=(None,),
             outputs=tuple(outputs) or self.op.source.outputs,
-            params={**self._params(), "bias": True},
+            params={**self._params(), **self._sizes(weight), "bias": True},
             attributes={**self.op.source.attributes, **attributes},
         )
 
     def _params(self) -> dict[str, Parameter]:
-        """Return the parameters as spelled by the type that stores its weights."""
+        """Return the parameters but for sizes as spelled by the type that stores its weights."""
         if self.op.type not in _MODULES:
             return self.op.source.params
         if isinstance(self.layer, Linear):
-            return {"in_features": self.weight.shape[1], "out_features": self.weight.shape[0]}
-        inner = self.weight.shape[0] if self._is_transposed else self.weight.shape[1] * self.groups
-        names = ["stride", "padding", "dilation", "groups"]
-        names.append("output_padding" if self._is_transposed else "padding_mode")
+            return {}
+        names = ["stride", "padding", "dilation", "output_padding" if self._is_transposed else "padding_mode"]
         given: dict[str, Any] = {name: getattr(self.layer, name) for name in names}
-        sizes = {"in_channels": inner, "out_channels": self.out_channels, "kernel_size": self.weight.shape[2:]}
-        return {**sizes, **given}
+        return {**given, "kernel_size": self.weight.shape[2:]}
+
+    def _sizes(self, weight: Array) -> dict[str, Parameter]:
+        """Return the parameters that repeat sizes of a weight."""
+        first, second = weight.shape[:2]
+        if isinstance(self.layer, Linear):
+            return {"in_features": second, "out_features": first}
+        groups = first if is_depthwise(self) else self.groups
+        if self._is_transposed:
+            return {"in_channels": first, "out_channels": second * groups, "groups": groups}
+        return {"in_channels": second * groups, "out_channels": first, "groups": groups}
+
+
+def is_depthwise(layer: Weighted) -> bool:
+    """Return whether a convolution computes every channel from the input channel of the same number alone."""
+    return layer.groups > 1 and layer.weight.shape[:2] == (layer.groups, 1)
 
 
 def weighted(op: RuntimeOperator | None, facts: Facts) -> Weighted | None:
