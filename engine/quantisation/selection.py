@@ -21,7 +21,16 @@ from engine.quantisation.measurement import LayerCost, measure_layers
 from engine.tensor import Array
 
 # Passes that change what a layer computes; the others run again whenever the result is loaded.
-_FOLDING: Final = frozenset(("dead_operators", "identity_removal", "constant_folding", "fold_batch_norm"))
+_FOLDING: Final = frozenset(
+    (
+        "dead_operators",
+        "identity_removal",
+        "constant_folding",
+        "parallel_convolutions",
+        "fold_batch_norm",
+        "unused_channels",
+    )
+)
 _ROUNDS: Final = 15
 _QUANTISED: Final = ("QuantizeLinear", "DequantizeLinear", "torch.quantize_per_tensor")
 

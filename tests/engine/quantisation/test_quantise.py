@@ -240,3 +240,30 @@ def test_what_cannot_be_quantised_is_refused_with_the_reason(int8_is_faster: Non
         quantise(graph, samples(1, (1, 4, 12, 12)))
     with pytest.raises(GraphError, match="the model is quantised already"):
         quantise(quantise(graph, samples(2), keep=0).graph, samples(1))
+
+
+def test_parallel_convolutions_are_one_int8_layer_and_channels_of_zeros_none(int8_is_faster: None) -> None:
+    def conv(name: str, source: str, target: str, channels: tuple[int, int], taps: np.ndarray) -> Operator:
+        size = taps.shape[2]
+        return op("nn.Conv2d", name, source, target, in_channels=channels[0], out_channels=channels[1], bias=False,
+                  stride=(1, 1), padding=(size // 2, size // 2), dilation=(1, 1), padding_mode="zeros",
+                  kernel_size=(size, size), groups=1, weight=taps)  # fmt: skip
+
+    branches = [weight(40, 3, 3, 3), weight(40, 3, 1, 1)]
+    for each in branches:
+        each[10:] = 0
+    graph = built(
+        op("pnnx.Input", "in0", "", "x"),
+        conv("large", "x", "a", (3, 40), branches[0]),
+        conv("small", "x", "b", (3, 40), branches[1]),
+        op("pnnx.Expression", "sum", "a b", "c", expr="add(@0,@1)"),
+        op("nn.ReLU", "relu", "c", "d"),
+        conv("last", "d", "e", (40, 4), weight(4, 40, 3, 3)),
+        op("pnnx.Output", "out0", "e"),
+        _x=TensorSpec(SHAPE, F32),
+    )
+    found = quantise(graph, samples(), keep=0)
+    assert [(each.name, each.precision) for each in found.layers] == [("large", "int8"), ("last", "int8")]
+    assert share_kept(found, graph, samples()) > 0.99
+    stored = [each.attributes["data"].shape for each in found.graph.source.operators if each.type == "pnnx.Attribute"]
+    assert (16, 3, 3, 3) in stored and (4, 16, 3, 3) in stored
