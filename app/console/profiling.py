@@ -31,6 +31,10 @@ TYPES: Final[Mapping[str, str]] = {
     ".jpeg": "image/jpeg",
     ".webp": "image/webp",
     ".npy": "application/x-npy",
+    ".wav": "audio/wav",
+    ".flac": "audio/flac",
+    ".ogg": "audio/ogg",
+    ".mp3": "audio/mpeg",
 }
 _MOST: Final = 48
 _MAX_BYTES: Final = 4 << 20

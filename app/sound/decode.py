@@ -12,15 +12,12 @@ from collections.abc import Iterator
 from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from app.errors import ConfigError, InputMismatchError, InvalidRequestError, RequestTooLargeError
 from app.memory.reservation import charge, charged, check
 from app.messages import safe_text
 from app.sound.config import MAX_RATE, MIN_RATE
-from app.sound.sound import Sound
-
-Wave = NDArray[np.float32]
+from app.sound.sound import Sound, Wave
 
 # Media types by the format's name in libsndfile; other formats of the library are refused.
 FORMATS: Final = {

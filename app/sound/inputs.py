@@ -14,10 +14,11 @@ from app.content import ContentRun, Converted
 from app.errors import ConfigError, RequestTooLargeError
 from app.memory.reservation import charge, charged, check, running
 from app.sound.config import SoundConfig
-from app.sound.decode import Decoder, Wave
+from app.sound.decode import Decoder
 from app.sound.features import compose_features
 from app.sound.ports import SoundPorts
-from app.sound.sound import MAX_SOUNDS, Sounds
+from app.sound.sound import MAX_SOUNDS, Chunk, Clip, Sounds, Wave
+from app.sound.stream import SoundStream, scaled
 from app.sound.windows import Windows
 
 # Longest sound that runs at once, where its windows can share a run.
@@ -75,11 +76,27 @@ class SoundInputs:
         runs: list[ContentRun] = []
         decode_s = 0.0
         for index, sound in enumerate(sounds.items):
+            if isinstance(sound, Chunk):
+                runs += self._runs_of_chunk(sound, index)
+                continue
             start = time.perf_counter()
             wave = self._decode(sound)
             decode_s += time.perf_counter() - start
-            runs += self._runs_of(wave, index)
+            runs += self._runs_of_whole(wave, index)
         return Converted(runs, decode_s)
+
+    def open_stream(self, rate: int) -> SoundStream:
+        """Return a stream of samples at a rate.
+
+        Raises:
+            ConfigError: the model has no windows, so that there is no time at which to run it.
+        """
+        return SoundStream(self.config, self._windows, rate)
+
+    @property
+    def takes_streams(self) -> bool:
+        """Return whether the model has windows of one size."""
+        return self._windows.size is not None
 
     @property
     def has_fixed_size(self) -> bool:
@@ -121,22 +138,36 @@ class SoundInputs:
                 shape = count, max(length, self._windows.least) + self._windows.context
                 self._features.prepare(specs=[engine.TensorSpec(shape, np.dtype(np.float32))])
 
-    def _runs_of(self, wave: Wave, index: int) -> Iterator[ContentRun]:
+    def _runs_of_whole(self, wave: Wave, index: int) -> Iterator[ContentRun]:
+        """Yield the runs for a whole sound."""
+        windows = self._windows
+        wave = scaled(wave, self.config)
+        spans = windows.spans(len(wave))
+        return self._runs_of(wave, spans, index, lambda span: windows.clip(span, len(wave)))
+
+    def _runs_of_chunk(self, chunk: Chunk, index: int) -> Iterator[ContentRun]:
+        """Yield the runs for a chunk of a stream."""
+
+        def clip(span: tuple[int, int]) -> Clip:
+            found = self._windows.clip((span[0] + chunk.offset, span[1] + chunk.offset), None)
+            return found._replace(memory=chunk.memory)
+
+        return self._runs_of(chunk.wave, chunk.spans, index, clip)
+
+    def _runs_of(
+        self, wave: Wave, spans: Sequence[tuple[int, int]], index: int, clip: Callable[[tuple[int, int]], Clip]
+    ) -> Iterator[ContentRun]:
         config, windows = self.config, self._windows
-        wave = wave * np.float32(config.scale) if config.scale != 1 else wave
-        if config.preemphasis and config.frames != "kaldi":
-            wave = np.concatenate([wave[:1], wave[1:] - np.float32(config.preemphasis) * wave[:-1]])
         size = windows.size or len(wave)
         most = len(wave) if self._is_stepwise else max(1, _MAX_RUN_S * config.sample_rate // max(size, 1))
         most = 1 if self._is_single else most
-        for spans in windows.groups(len(wave), most):
+        for together in windows.groups(spans, most):
             check()
-            rows_bytes = 4 * len(spans) * (windows.context + max(size, windows.least))
+            rows_bytes = 4 * len(together) * (windows.context + max(size, windows.least))
             with charged(rows_bytes):
-                tensors = self._tensors(windows.rows(wave, spans), [end - start for start, end in spans])
+                tensors = self._tensors(windows.rows(wave, together), [end - start for start, end in together])
                 charge(sum(tensor.nbytes for tensor in tensors.values()))
-            clips = tuple(windows.clip(span, len(wave)) for span in spans)
-            yield ContentRun(tensors, clips, (index,) * len(spans))
+            yield ContentRun(tensors, tuple(map(clip, together)), (index,) * len(together))
 
     def _tensors(self, rows: Wave, counts: list[int]) -> dict[str, NDArray[Any]]:
         """Return the inputs for rows, of which so many samples after the context are not padding."""

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Wave: TypeAlias = NDArray[np.float32]
 
 # Most sounds in a request.
 MAX_SOUNDS: Final = 64
@@ -21,11 +26,27 @@ class Sound(NamedTuple):
     label: str = "the sound"
 
 
+class Chunk(NamedTuple):
+    """Samples of a stream that make whole windows, as the model takes them: one channel, resampled and scaled.
+
+    Attributes:
+        wave: the samples, those of the first window's context included.
+        spans: start and end of each window in them.
+        offset: position of the first sample in the stream.
+        memory: values that the task keeps between the chunks of the stream.
+    """
+
+    wave: Wave
+    spans: tuple[tuple[int, int], ...]
+    offset: int
+    memory: dict[str, Any]
+
+
 @dataclass(frozen=True, slots=True)
 class Sounds:
     """Sounds of a request, as the value of an input."""
 
-    items: tuple[Sound, ...]
+    items: tuple[Sound | Chunk, ...]
 
 
 class Clip(NamedTuple):
@@ -37,9 +58,11 @@ class Clip(NamedTuple):
         seconds: length of the row, padding included.
         kept_s: the part of the sound that the row answers for; its neighbours answer for the rest, with which it
             overlaps.
+        memory: of a stream, see ``Chunk``; None for a whole sound.
     """
 
     start_s: float
     end_s: float
     seconds: float
     kept_s: tuple[float, float]
+    memory: dict[str, Any] | None = None

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
 import numpy as np
 
-from app.sound.decode import Wave
-from app.sound.sound import Clip
+from app.sound.sound import Clip, Wave
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,10 +39,16 @@ class Windows:
         count = 1 + -(-(samples - self.size) // step)
         return [(at * step, min(at * step + self.size, samples)) for at in range(count)]
 
-    def groups(self, samples: int, most: int) -> Iterator[list[tuple[int, int]]]:
-        """Yield the windows of a wave that can run together, at most so many."""
-        for _, spans in groupby(self.spans(samples), key=lambda span: self._length(*span)):
-            together = list(spans)
+    def whole_spans(self, samples: int) -> list[tuple[int, int]]:
+        """Return start and end of the windows that end in a wave which begins with the first one's context."""
+        assert self.size is not None  # streams have windows of one size
+        starts = range(self.context, samples - self.size + 1, self.size - self.overlap)
+        return [(start, start + self.size) for start in starts]
+
+    def groups(self, spans: Iterable[tuple[int, int]], most: int) -> Iterator[list[tuple[int, int]]]:
+        """Yield the windows that can run together, at most so many."""
+        for _, alike in groupby(spans, key=lambda span: self._length(*span)):
+            together = list(alike)
             for at in range(0, len(together), most):
                 yield together[at : at + most]
 
@@ -56,11 +61,11 @@ class Windows:
             row[offset : offset + end - first] = wave[first:end]
         return rows
 
-    def clip(self, span: tuple[int, int], samples: int) -> Clip:
-        """Return a window's place in a sound of so many samples."""
+    def clip(self, span: tuple[int, int], samples: int | None) -> Clip:
+        """Return a window's place in a sound of so many samples; None in a stream, which has no end."""
         start, end = span
         first = start + self.overlap // 2 if start else 0
-        last = end - (self.overlap - self.overlap // 2) if end < samples else end
+        last = end - (self.overlap - self.overlap // 2) if samples is None or end < samples else end
         seconds = self._length(start, end) / self.rate
         return Clip(start / self.rate, end / self.rate, seconds, (first / self.rate, last / self.rate))
 

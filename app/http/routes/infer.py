@@ -179,14 +179,18 @@ class InferModelRequest:
             plane.admit(version, self.deadline)
         return self._work_item(await plane.offload(partial(self._parse, body), self.deadline), body)
 
-    def _work_item(self, message: Message, body: bytearray) -> WorkItem:
+    def contents_item(self, decode: Callable[[Signature], Inputs], version: Version) -> WorkItem:
+        """Return the work item for contents that were received in another way than as a body."""
+        return self._work_item(Message(decode=decode), bytearray(), version)
+
+    def _work_item(self, message: Message, body: bytearray, version: Version | None = None) -> WorkItem:
         plane, head = self._plane, self._head
         merged, media_type = _MergedParameters(message, head.query, head.name), head.media_type
         if media_type != JSON:
             media_type = _possible(plane, merged, media_type, head.accept)
             if media_type in (NPZ, NPY) and merged.outputs is None:
                 merged.outputs = True
-        version = plane.store.version(merged.model, merged.version)
+        version = plane.store.version(merged.model, merged.version) if version is None else version
         decode = self._hook(version, body) or message.decode
         if message.is_long_text:
             decode = advised(decode, version.name)

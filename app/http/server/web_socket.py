@@ -1,6 +1,7 @@
 """WebSockets (RFC 6455) that run a model: each message is the body of a request, and all of them are one sequence.
 
-The library ``wsproto`` reads and writes frames; this module has the handshake, the limits, and the requests.
+With ``sample_rate`` in the query, messages are pieces of one sound instead (see ``stream_requests``). The library
+``wsproto`` reads and writes frames; this module has the handshake and the limits.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import base64
 import binascii
 import logging
 import secrets
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
@@ -21,9 +23,10 @@ from app.errors import InternalError, InvalidRequestError, RequestTooLargeError,
 from app.http.access import AccessPolicy
 from app.http.middleware import Exchange
 from app.http.responses import error_response
-from app.http.routes.infer import InferHead, InferModelRequest
+from app.http.routes.infer import InferHead
 from app.http.server.connection import Connection
 from app.http.server.messages import Head, Request
+from app.http.server.stream_requests import RATE, BodyRequests, StreamRequests, open_pcm
 from app.memory.reservation import Reservation
 from app.metrics.collector import MetricsCollector
 from app.models.sequences import SequenceStep
@@ -42,6 +45,10 @@ log = logging.getLogger("app.http.middleware")
 ENDING: Final = "/stream"
 _VERSION: Final = b"13"
 _KEY_BYTES: Final = 16
+# A browser sends no headers of a page's choice. It offers these protocols: this one, and one with the key in base64.
+_PROTOCOLS: Final = b"sec-websocket-protocol"
+_PROTOCOL: Final = b"pnnx-serve"
+_KEY_PREFIX: Final = b"key."
 # Codes of RFC 6455 section 7.4.1, and of its registry.
 _GOING_AWAY, _NOT_ACCEPTED, _TOO_BIG, _RESTARTED = 1001, 1008, 1009, 1012
 
@@ -79,7 +86,7 @@ class WebSocketRequest(Request):
         self._metrics = metrics
         self._exchange = Exchange(head.method, head.path, head.headers)
         self._frames: Any = None
-        self._infer_head: InferHead | None = None
+        self._requests: StreamRequests | None = None
         self._id = secrets.token_bytes(16)
         self._has_begun = self._is_over = False
         # The message that is arriving, and its memory.
@@ -104,9 +111,10 @@ class WebSocketRequest(Request):
             self._count(response.status_code)
             self._connection.end(self)
             return
-        headers = self._exchange.headers(
-            [(b"upgrade", b"websocket"), (b"connection", b"Upgrade"), (b"sec-websocket-accept", token)]
-        )
+        answer = [(b"upgrade", b"websocket"), (b"connection", b"Upgrade"), (b"sec-websocket-accept", token)]
+        if any(name == _PROTOCOLS and _PROTOCOL in _listed(value) for name, value in self.head.headers):
+            answer.append((_PROTOCOLS, _PROTOCOL))
+        headers = self._exchange.headers(answer)
         self._frames = wsproto.Connection(wsproto.ConnectionType.SERVER)
         self._used_s = self._connection.loop.time()
         self._count(101)
@@ -119,7 +127,8 @@ class WebSocketRequest(Request):
             ServiceError: the request is not allowed, names no model that serves, or is not a WebSocket's.
         """
         head, headers = self.head, dict(reversed(self.head.headers))
-        fault = self._access.fault(head.method, head.path, head.headers, head.query, self._connection.client)
+        known = [*head.headers, *_key_of(headers.get(_PROTOCOLS, b""))]
+        fault = self._access.fault(head.method, head.path, known, head.query, self._connection.client)
         if fault is not None:
             raise fault
         if headers.get(b"upgrade", b"").lower() != b"websocket" or headers.get(b"sec-websocket-version") != _VERSION:
@@ -133,9 +142,13 @@ class WebSocketRequest(Request):
             raise InvalidRequestError(f"Sec-WebSocket-Key: found no key, expected {_KEY_BYTES} bytes in base64")
         if wsproto is None:
             raise InvalidRequestError("WebSockets need the extra 'stream': pip install 'pnnx-serve[stream]'")
-        query = QueryParams(head.query) if head.query else {}
-        self._infer_head = replace(InferHead.of(headers, query, self._name), media_type=JSON, content_type="")
-        self._plane.store.version(self._name, self._infer_head.version)
+        query = dict(QueryParams(head.query)) if head.query else {}
+        rate = query.pop(RATE, None)
+        infer_head = replace(InferHead.of(headers, query, self._name), media_type=JSON, content_type="")
+        version = self._plane.store.version(self._name, infer_head.version)
+        self._requests = (
+            BodyRequests(self._plane, infer_head) if rate is None else open_pcm(self._plane, infer_head, version, rate)
+        )
         return generate_accept_token(key)
 
     def _count(self, status: int) -> None:
@@ -204,7 +217,7 @@ class WebSocketRequest(Request):
                 message = f"internal error; see the server's log, request id {self._exchange.id}"
                 self._send(InternalError(message).body())
             else:
-                self._write(events.TextMessage(data=answer))
+                self._write(events.TextMessage(data=answer.decode()))
             finally:
                 reservation.close()
             self._used_s = self._connection.loop.time()
@@ -216,19 +229,19 @@ class WebSocketRequest(Request):
         if task.cancelled():
             self.lost()
 
-    async def _answer(self, body: bytearray, is_text: bool, reservation: Reservation) -> str:
-        """Return the JSON that the request's route would answer with."""
-        assert self._infer_head is not None  # set by the handshake
-        model_request = InferModelRequest(self._plane, replace(self._infer_head, content_type=JSON if is_text else ""))
+    async def _answer(self, body: bytearray, is_text: bool, reservation: Reservation) -> bytes:
+        """Return the JSON that answers a message."""
+        assert self._requests is not None  # set by the handshake
         with reservation:
             reservation.arrived()
-            is_short = model_request.is_short(body)
-            item = model_request.work_item(body) if is_short else await model_request.work_item_in_thread(body)
+            request = await self._requests.request(body, is_text)
+            if request is None:
+                return self._requests.empty()
             step = SequenceStep(self._id, 0, is_start=not self._has_begun, is_end=False)
-            work = item.work._replace(sequence=step)
-            reply = await self._plane.infer_version(item.version, work, item.encode, item.deadline)
+            work = request.work._replace(sequence=step)
+            reply = await self._plane.infer_version(request.version, work, request.encode, request.deadline)
         self._has_begun = True
-        return b"".join(reply.pieces).decode()
+        return self._requests.answer(b"".join(reply.pieces))
 
     # The end
 
@@ -281,3 +294,20 @@ class WebSocketRequest(Request):
             self._connection.write(self, [self._frames.send(event)])
         except LocalProtocolError:  # the client has closed meanwhile
             return
+
+
+def _listed(value: bytes) -> list[bytes]:
+    return [each.strip() for each in value.split(b",", _MOST_PROTOCOLS)]
+
+
+_MOST_PROTOCOLS: Final = 8
+
+
+def _key_of(protocols: bytes) -> list[tuple[bytes, bytes]]:
+    """Return the key in the offered protocols as a header, or none."""
+    for each in _listed(protocols):
+        if each.startswith(_KEY_PREFIX):
+            text = each.removeprefix(_KEY_PREFIX)
+            with suppress(binascii.Error):
+                return [(b"x-api-key", base64.urlsafe_b64decode(text + b"=" * (-len(text) % 4)))]
+    return []

@@ -55,6 +55,7 @@ def details(entry: Entry, store: Store, tell: Callable[[Version], VersionCounter
         "labels": None if entry.files.labels is None else list(entry.files.labels),
         "preprocess": _preprocess(current),
         "text": _text(current),
+        "sound": _sound(current),
         "sequences": _sequences(current),
         "batching": _batching(current),
         **steps,
@@ -66,6 +67,17 @@ def _text(version: Version | None) -> dict[str, Any] | None:
     """Return the limit of a text in tokens, or None if the model takes no texts."""
     inputs = version.model.text_inputs if version is not None and isinstance(version.model, Model) else None
     return None if inputs is None else {"max_tokens": inputs.tokenizer.max_tokens}
+
+
+def _sound(version: Version | None) -> dict[str, Any] | None:
+    """Return the table [sound], and whether a stream of samples can be sent; None if the model takes no sounds."""
+    if version is None or version.model is None or version.model.signature.sound_input is None:
+        return None
+    about = {"input": version.model.signature.sound_input}
+    inputs = version.model.sound_inputs if isinstance(version.model, Model) else None
+    if inputs is None:
+        return about
+    return {**inputs.config.model_dump(mode="json"), **about, "takes_streams": inputs.takes_streams}
 
 
 def _sequences(version: Version | None) -> dict[str, Any] | None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,10 +47,11 @@ class SpanBody(Body):
 
 
 class SpeechBody(Body):
-    """Spans of speech, and the length of the sound in seconds."""
+    """Spans of speech, and the length of the sound in seconds; in a stream, start of the speech that goes on."""
 
     spans: list[SpanBody]
     duration: float
+    speech_start: float | None = None
     step: float = 0.0
     probabilities: list[float] = []
 
@@ -75,19 +77,17 @@ class VadTask(SoundTask[VadConfig]):
         self._output = self._named_output("output", config.output)
 
     def predict_sound(self, windows: Sequence[Window], options: VadConfig) -> Prediction:
-        """Return the spans of speech of a sound."""
-        duration = windows[-1].clip.end_s
+        """Return the spans of speech of a sound; of a stream, those that end in these windows."""
+        clip = windows[-1].clip
         rows = [self._steps(window) for window in windows]
-        step_s = windows[0].clip.seconds / max(1, rows[0][0])
+        step_s = clip.seconds / max(1, rows[0][0])
         probabilities = np.concatenate([row for _, row in rows])
-        spans = find_spans(probabilities.tolist(), step_s, duration, options)
-        found: Prediction = {
-            "spans": [
-                {"start": round(start, 3), "end": round(end, 3), "score": _mean(probabilities, start, end, step_s)}
-                for start, end in spans
-            ],
-            "duration": round(duration, 3),
-        }
+        found: Prediction = {"spans": [], "duration": round(clip.end_s, 3)}
+        if clip.memory is None:
+            for start, end in find_spans(probabilities.tolist(), step_s, clip.end_s, options):
+                found["spans"].append(_span(start, end, _mean(probabilities, start, end, step_s)))
+        else:
+            found |= _continued(clip.memory, probabilities.tolist(), step_s, options)
         return {**found, "step": rounded(step_s), "probabilities": probabilities} if options.probabilities else found
 
     def _steps(self, window: Window) -> tuple[int, NDArray[np.float32]]:
@@ -104,29 +104,81 @@ class VadTask(SoundTask[VadConfig]):
         return len(values), values[is_kept & (middles - clip.seconds / max(1, len(values)) / 2 < clip.end_s)]
 
 
+@dataclass(slots=True)
+class SpeechState:
+    """State of the search for spans after some steps.
+
+    Attributes:
+        at: number of steps.
+        start: first step of the speech that goes on, or None.
+        quiet: first step of the silence that may end it, or None.
+        total: sum of the probabilities since the start, without those of that silence.
+        rest: sum of the probabilities of that silence.
+    """
+
+    at: int = 0
+    start: int | None = None
+    quiet: int | None = None
+    total: float = 0.0
+    rest: float = 0.0
+
+    def ended(
+        self, probabilities: Sequence[float], step_s: float, config: VadConfig
+    ) -> Iterator[tuple[int, int, float]]:
+        """Yield first step, step after the last, and mean probability of each span of speech that ends.
+
+        Speech begins at ``threshold``, and ends where the probability has been below ``silence_threshold`` for
+        ``min_silence_s``, without reaching ``threshold`` in between.
+        """
+        low = config.silence_threshold
+        low = max(config.threshold - _GAP, _LOWEST) if low is None else low
+        for at, probability in enumerate(probabilities, self.at):
+            self.at = at + 1
+            if probability >= config.threshold:
+                self.start, self.quiet = at if self.start is None else self.start, None
+            elif probability < low and self.start is not None:
+                self.quiet = at if self.quiet is None else self.quiet
+                if (at - self.quiet) * step_s >= config.min_silence_s:
+                    yield self.start, self.quiet, self.total / (self.quiet - self.start)
+                    self.start = self.quiet = None
+                    self.total = self.rest = 0.0
+            if self.start is not None and self.quiet is not None:
+                self.rest += probability
+            elif self.start is not None:
+                self.total, self.rest = self.total + self.rest + probability, 0.0
+
+
 def find_spans(
     probabilities: Sequence[float], step_s: float, duration: float, config: VadConfig
 ) -> list[tuple[float, float]]:
-    """Return start and end of the spans of speech, in seconds.
-
-    Speech begins at ``threshold``, and ends where the probability has been below ``silence_threshold`` for
-    ``min_silence_s``, without reaching ``threshold`` in between.
-    """
-    low = config.silence_threshold
-    low = max(config.threshold - _GAP, _LOWEST) if low is None else low
-    spans: list[tuple[float, float]] = []
-    start = quiet = None
-    for at, probability in enumerate(probabilities):
-        if probability >= config.threshold:
-            start, quiet = at if start is None else start, None
-        elif probability < low and start is not None:
-            quiet = at if quiet is None else quiet
-            if (at - quiet) * step_s >= config.min_silence_s:
-                spans.append((start * step_s, quiet * step_s))
-                start = quiet = None
-    if start is not None:
-        spans.append((start * step_s, duration))
+    """Return start and end of the spans of speech of a whole sound, in seconds."""
+    state = SpeechState()
+    spans = [(start * step_s, end * step_s) for start, end, _ in state.ended(probabilities, step_s, config)]
+    if state.start is not None:
+        spans.append((state.start * step_s, duration))
     return _padded([span for span in spans if span[1] - span[0] > config.min_speech_s], config.pad_s, duration)
+
+
+_STATE: Final = "vad"
+
+
+def _continued(
+    memory: dict[str, object], probabilities: Sequence[float], step_s: float, config: VadConfig
+) -> Prediction:
+    """Return the spans that end in these steps of a stream, and the start of the speech that goes on."""
+    state = memory.setdefault(_STATE, SpeechState())
+    assert isinstance(state, SpeechState)  # nothing else is kept by this name
+    found = []
+    for start, end, score in state.ended(probabilities, step_s, config):
+        if (end - start) * step_s > config.min_speech_s:
+            first, last = max(0.0, start * step_s - config.pad_s), end * step_s + config.pad_s
+            found.append(_span(first, min(last, state.at * step_s), rounded(score)))
+    start_s = None if state.start is None else round(max(0.0, state.start * step_s - config.pad_s), 3)
+    return {"spans": found, "speech_start": start_s}
+
+
+def _span(start: float, end: float, score: float) -> Prediction:
+    return {"start": round(start, 3), "end": round(end, 3), "score": score}
 
 
 def _padded(spans: Sequence[tuple[float, float]], pad_s: float, duration: float) -> list[tuple[float, float]]:

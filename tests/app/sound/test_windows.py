@@ -23,7 +23,7 @@ def test_kept_parts_of_windows_are_the_whole_sound_once(
     made = windows(size, min(overlap, size - 1), context, is_padded=is_padded)
     wave = np.arange(1, samples + 1, dtype=np.float32)
     kept: list[float] = []
-    for spans in made.groups(samples, most):
+    for spans in made.groups(made.spans(samples), most):
         rows = made.rows(wave, spans)
         assert len(spans) <= most and rows.shape[1] in (context + size, context + spans[0][1] - spans[0][0])
         for row, (start, end) in zip(rows, spans, strict=True):
@@ -39,5 +39,5 @@ def test_kept_parts_of_windows_are_the_whole_sound_once(
 
 def test_a_wave_without_a_window_is_one_row() -> None:
     made = windows(None, is_padded=False)
-    assert list(made.groups(5, 3)) == [[(0, 5)]]
+    assert list(made.groups(made.spans(5), 3)) == [[(0, 5)]]
     assert made.rows(np.ones(5, np.float32), [(0, 5)]).tolist() == [[1] * 5]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,11 +25,13 @@ KEYS = "infer: a-key-of-the-test-1\nmetadata: a-key-of-the-test-2"
 class Socket:
     """Client, by the library that the server uses for its own side."""
 
-    def __init__(self, connection: socket.socket, target: str, headers: dict[str, str]) -> None:
+    def __init__(
+        self, connection: socket.socket, target: str, headers: dict[str, str], protocols: Sequence[str] = ()
+    ) -> None:
         self.socket = connection
         self.protocol = WSConnection(ConnectionType.CLIENT)
         extra = [(name.encode(), value.encode()) for name, value in headers.items()]
-        self.send(events.Request(host="localhost", target=target, extra_headers=extra))
+        self.send(events.Request(host="localhost", target=target, extra_headers=extra, subprotocols=list(protocols)))
 
     def send(self, event: Any) -> None:
         self.socket.sendall(self.protocol.send(event))
