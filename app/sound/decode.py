@@ -46,13 +46,12 @@ class Decoder:
     def __init__(self, rate: int, channel: Literal["mean", "first"], max_seconds: float) -> None:
         try:
             import soundfile
-            import soxr
+            import soxr  # noqa: F401
         except ImportError:
             raise ConfigError("sound: decoding needs the extra 'audio': pip install 'pnnx-serve[audio]'") from None
         except OSError as error:  # soundfile without the C library
             raise ConfigError(f"sound: the library sndfile cannot be loaded: {safe_text(str(error), 200)}") from None
         self._soundfile: Any = soundfile
-        self._soxr: Any = soxr
         self._rate = rate
         self._is_mean = channel == "mean"
         self._max_seconds = max_seconds
@@ -114,7 +113,7 @@ class Decoder:
         if header.rate == self._rate:
             yield from self._blocks(sound, file, header)
             return
-        stream = self._soxr.ResampleStream(header.rate, self._rate, 1, dtype="float32", quality="HQ")
+        stream = open_resampler(header.rate, self._rate)
         for block in self._blocks(sound, file, header):
             yield stream.resample_chunk(block)
         yield stream.resample_chunk(np.zeros(0, np.float32), last=True)
@@ -135,6 +134,13 @@ class Decoder:
                 break
         if not found:
             raise InputMismatchError(f"{sound.label}: found no samples, expected at least one")
+
+
+def open_resampler(rate: int, wanted: int) -> Any:
+    """Return a resampler of one channel in pieces."""
+    import soxr
+
+    return soxr.ResampleStream(rate, wanted, 1, dtype="float32", quality="HQ")
 
 
 class _Contents(io.BytesIO):

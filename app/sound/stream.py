@@ -9,6 +9,7 @@ import numpy as np
 from app.errors import ConfigError, InputMismatchError, RequestTooLargeError
 from app.memory.reservation import charged
 from app.sound.config import SoundConfig
+from app.sound.decode import open_resampler
 from app.sound.sound import Chunk, Wave
 from app.sound.windows import Windows
 
@@ -36,7 +37,7 @@ class SoundStream:
         if windows.size is None:
             raise ConfigError("a stream of sound: the model takes sounds of any length, expected sound.window_s")
         self._config, self._windows, self._rate = config, windows, rate
-        self._resampler = _resampler(rate, config.sample_rate)
+        self._resampler = None if rate == config.sample_rate else open_resampler(rate, config.sample_rate)
         # Samples from `_offset` on, of which the context before the first window is silence.
         self._wave: Wave = np.zeros(windows.context, np.float32)
         self._offset = -windows.context
@@ -97,12 +98,3 @@ def scaled(wave: Wave, config: SoundConfig, before: np.float32 | None = None) ->
     share = np.float32(config.preemphasis)
     first = wave[:1] if before is None else wave[:1] - share * before
     return np.concatenate([first, wave[1:] - share * wave[:-1]])
-
-
-def _resampler(rate: int, wanted: int) -> Any:
-    """Return a resampler of pieces, or None if the rate is that of the model."""
-    if rate == wanted:
-        return None
-    import soxr  # an extra, which models for sounds need
-
-    return soxr.ResampleStream(rate, wanted, 1, dtype="float32", quality="HQ")
