@@ -122,7 +122,7 @@ class Host:
     @property
     def has_vnni(self) -> bool:
         """Return whether the processor has 8-bit dot product instructions (VNNI)."""
-        return "+avx512vnni" in self.features
+        return "+avx512vnni" in self.features or "+avxvnni" in self.features
 
     @property
     def has_fma(self) -> bool:
@@ -181,8 +181,11 @@ _FURTHER = {
         "avx512vnni": ",+avx512vnni,+fast-dpwssd",
         "avx512bf16": ",+avx512bf16",
         "avx512vbmi": ",+avx512vbmi",
-    }
+    },
+    "avx2": {"avxvnni": ",+avxvnni,+fast-dpwssd"},
 }
+# LLVM's names of features -> those of Linux, where they differ.
+_LINUX_NAMES = {"avx512vnni": "avx512_vnni", "avx512bf16": "avx512_bf16", "avxvnni": "avx_vnni"}
 
 
 def detect() -> Host:
@@ -212,7 +215,7 @@ def further_features() -> str:
 
 def _further(name: str, has: Mapping[str, bool]) -> str:
     rows = _FURTHER.get(name, {}).items()
-    return "".join(text for each, text in rows if has.get(each) or has.get(each.replace("avx512", "avx512_")))
+    return "".join(text for each, text in rows if has.get(each) or has.get(_LINUX_NAMES.get(each, each)))
 
 
 def supports(name: str) -> bool:

@@ -72,25 +72,12 @@ def has_kernel(op: RuntimeOperator, weights: Array, facts: Facts) -> bool:
         return False
     if not is_single and not is_of_bytes(input_named(op, names[2]), facts, 1):
         return False
-    if not isinstance(layer, Windowed):
-        return True
-    if is_depthwise(weights, layer.group):
-        bias = facts.argument(op, "bias") if input_named(op, "bias") is not None else None
-        is_known = is_single and (bias is None or isinstance(bias, np.ndarray))
-        return is_known and layer.auto_pad in ("NOTSET", "VALID") and is_exact_in_float32(weights, bias)
-    is_paired = layer.group == 1 or weights.shape[1] % 2 == 0
-    return is_paired and weights.ndim <= 4 and layer.auto_pad in ("NOTSET", "VALID")
+    return not isinstance(layer, Windowed) or (weights.ndim <= 5 and layer.auto_pad in ("NOTSET", "VALID"))
 
 
 def has_byte_kernel(conv: Conv, weight: Array) -> bool:
-    """Return whether a kernel of bytes computes a convolution.
-
-    It multiplies the channels of a group in pairs, or computes each channel by itself.
-    """
-    if is_depthwise(weight, conv.groups):
-        return conv.padding_mode == "zeros" and is_exact_in_float32(weight)
-    is_paired = conv.groups == 1 or weight.shape[1] % 2 == 0
-    return is_paired and weight.ndim <= 4 and conv.padding_mode == "zeros"
+    """Return whether a kernel of bytes computes a convolution."""
+    return weight.ndim <= 5 and conv.padding_mode == "zeros"
 
 
 def is_depthwise(weight: Array, groups: int) -> bool:

@@ -49,27 +49,16 @@ def made_of(graph: RuntimeGraph, *given: Any) -> list[str]:
         ((2, 3, 6, 5), coded((4, 3, 3, 3)), (ZERO, np.array(9, U8)), {"pads": (1, 1, 1, 1), "strides": (2, 1)}),
         ((1, 4, 6), coded((6, 2, 3), I8, -128, 127), (None, np.zeros(6, I8)), {"group": 2, "dilations": (2,)}),
         ((1, 2, 4, 4), coded((3, 2, 1, 1)), (ZERO, coded((3,))), {"pads": (0, 1, 1, 0)}),
+        ((1, 2, 3, 4, 5), coded((2, 2, 2, 2, 2)), (ZERO,), {"auto_pad": "VALID"}),
+        ((1, 9, 4, 4), coded((3, 3, 2, 2)), (ZERO,), {"group": 3}),
     ],
-    ids=["padded", "of signals", "zero by filter"],
+    ids=["padded", "of signals", "zero by filter", "of volumes", "of groups of three"],
 )
 def test_a_convolution_of_bytes_makes_floats_of_its_sums(shape: Any, weight: Any, zeros: Any, params: Any) -> None:
     graph = product("ConvInteger", shape, weight, zeros, **params)
     made = applied(integer_products, graph, coded(shape), *([ZERO] if zeros and zeros[0] is None else []))
     (conv,) = (each for each in made.operators if each.type == "ConvInteger")
     assert conv.params["as_float"] is True
-
-
-@pytest.mark.parametrize(
-    ("shape", "weight", "params"),
-    [
-        ((1, 2, 3, 4, 5), coded((2, 2, 2, 2, 2)), {"auto_pad": "VALID"}),
-        ((1, 9, 4, 4), coded((3, 3, 2, 2)), {"group": 3}),
-    ],
-    ids=["of volumes", "of groups of three"],
-)
-def test_what_has_no_such_kernel_is_a_convolution_of_floats(shape: Any, weight: Any, params: Any) -> None:
-    graph = product("ConvInteger", shape, weight, (ZERO,), **params)
-    assert f"nn.Conv{len(shape) - 2}d" in made_of(graph, coded(shape))
 
 
 @pytest.mark.parametrize("zeros", [(), (ZERO,), (None, np.array(3, I8)), (ZERO, coded((7,), I8, -9, 9))])

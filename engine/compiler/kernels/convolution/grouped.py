@@ -39,7 +39,7 @@ class PackedGroups:
     """Groups of a convolution packed into vectors.
 
     Args:
-        inputs, outputs: channels of one group.
+        inputs, outputs: channels of one group; inputs are counted in words.
         groups: of the convolution.
         lanes: vector width.
     """
@@ -211,7 +211,7 @@ class _Writer(TileWriter):
                 value = self._spread(each, channel)
                 for column, tap in self.readers[position]:
                     k = row * code.columns + column
-                    sums[k] = f.fma(value, of_taps[tap], sums[k])
+                    sums[k] = code.multiply_add(f, value, of_taps[tap], sums[k])
         return sums
 
     def _channels(self, address: Value) -> Value:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
@@ -18,6 +20,15 @@ _X86 = ("avx512", "avx2", "sse")
 _OWN = detect().name
 # Levels the processor can run: its own and those below.
 LEVELS = _X86[_X86.index(_OWN) :] if _OWN in _X86 else (_OWN,)
+
+_FLAGS = frozenset(Path("/proc/cpuinfo").read_text().split()) if Path("/proc/cpuinfo").exists() else frozenset()
+# Also the processor's own dot product instructions, of AVX-512 and of AVX.
+HOSTS = [
+    *map(describe, LEVELS),
+    *([detect()] if detect().has_vnni else []),
+    *([replace(describe("avx2"), features=f"{describe('avx2').features},+avxvnni")] if "avx_vnni" in _FLAGS else []),
+]
+HOST_NAMES = [f"{host.name} vnni" if host.has_vnni else host.name for host in HOSTS]
 
 
 def dense(height: int, width: int, channels: int) -> Strides:

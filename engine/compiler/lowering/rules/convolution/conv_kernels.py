@@ -117,8 +117,9 @@ def _grouped(
     size: tuple[int, int, int],
 ) -> GroupedConv | None:
     """Return the kernel of a convolution whose groups are narrow, so that several share a vector; None for others."""
-    packed = PackedGroups(weight.shape[1], len(weight) // parameters.groups, parameters.groups, context.host.lanes)
-    if parameters.words != "float" or not is_faster(context.host, packed, parameters.kernel[1]):
+    inputs, outputs = _words(parameters, weight), len(weight) // parameters.groups
+    packed = PackedGroups(inputs, outputs, parameters.groups, context.host.lanes)
+    if not is_faster(context.host, packed, parameters.kernel[1]):
         return None
     (_, rows, columns), (down, across) = size, parameters.kernel
     taps = parameters.planes * down, across
@@ -129,6 +130,7 @@ def _grouped(
         outputs=packed.outputs,
         groups=1,
         tile=choose_grouped_tile(context.host, rows, columns, taps, *spacing, packed.inputs),
+        words=parameters.words,
         **_geometry(context, result, parameters, source, target, size),
     )
 
@@ -210,7 +212,7 @@ def direct(
     """
     geometry = _geometry(context, result, parameters, source, target, size)
     out_channels, arithmetic = len(weight) // parameters.groups, ARITHMETIC[parameters.words]
-    in_channels = -(-weight.shape[1] // arithmetic.numbers)
+    in_channels = _words(parameters, weight)
     taps = parameters.planes * in_channels * parameters.kernel[0] * parameters.kernel[1]
     sizes = geometry["rows"], geometry["columns"], out_channels, taps
     return Conv(
@@ -223,6 +225,11 @@ def direct(
         words=parameters.words,
         **geometry,
     )
+
+
+def _words(parameters: ConvParameters, weight: Array | Strided) -> int:
+    """Return the words of a pixel that a group reads."""
+    return -(-weight.shape[1] // ARITHMETIC[parameters.words].numbers)
 
 
 def flat_filters(weight: Array) -> Array:

@@ -27,6 +27,7 @@ from engine.compiler.lowering.rules.convolution.conv_geometry import (
     ConvParameters,
     border_for,
     border_of,
+    depth_of,
     parameters_of,
     spans_of,
 )
@@ -70,6 +71,7 @@ class ByteImage:
 
     Args:
         words: of distances from the zero point (int16, float), or of bytes shifted so that none is negative (int8).
+        groups: of channels; no word has channels of two.
 
     Attributes:
         steps: steps that make the words.
@@ -79,6 +81,7 @@ class ByteImage:
     x: View
     zero: Zero
     words: Words
+    groups: int = 1
     steps: list[KernelStep] = field(default_factory=list)
 
     @property
@@ -99,7 +102,7 @@ class ByteImage:
     def bordered(self, border: Border) -> View:
         """Return an image (N, C, *S) as words (N, words, *S), with the zero point as border."""
         n, channels, *inner = self.x.shape
-        count = -(-channels // self.numbers)
+        count = self.groups * -(-channels // self.groups // self.numbers)
         if self.is_centred or not any(border):
             has_room = all(mine >= wanted for mine, wanted in zip(self.x.border, border, strict=True))
             as_they_are = self._as_they_are(1) if has_room else None
@@ -169,6 +172,8 @@ class ByteImage:
         x = self.x
         if self.words != "int8" or self.moved or x.offset % 4:
             return None
+        if self.groups > 1 and x.shape[1] // self.groups % 4:
+            return None
         others = [*zip(x.shape, x.meta.strides, strict=True)]
         _, stride = others.pop(axis)
         if stride != 1 or any(each % 4 for size, each in others if size > 1):
@@ -181,8 +186,14 @@ class ByteImage:
         if (as_they_are := self._as_they_are(axis)) is not None:
             self.steps.append(self.context.copy(as_they_are, words))
             return
-        target = derived(words, parts_of(words, self.x.shape, axis, ARITHMETIC[self.words].image))
-        operands = [self.x]
+        x = self.x
+        if self.groups > 1:
+            x, words = (
+                derived(each, each.meta.reshape(each.shape[0], self.groups, -1, *each.shape[2:])) for each in (x, words)
+            )
+            axis += 1
+        target = derived(words, parts_of(words, x.shape, axis, ARITHMETIC[self.words].image))
+        operands = [x]
         if self.words == "int8":
             tree: Expr = apply("add", Operand(0), float(self.moved)) if self.moved else Operand(0)
         else:
@@ -226,32 +237,40 @@ def lower_conv_integer(context: Context) -> Lowered:
     if not node.as_float or node.auto_pad not in ("NOTSET", "VALID"):
         raise NotLoweredError("there is no kernel for its integers, or its padding depends on sizes")
     weight = distances(_stored(context, 1), _zero(context), "w_zero_point", 0)
-    layer, pads = windows_and_pads(node, weight.ndim - 2)
-    if is_depthwise(weight, node.group):
-        return _lower_depthwise(context, x, weight, parameters_of(layer, weight.shape[2:], tuple(pads)))
-    if weight.ndim > 4 or (node.group > 1 and weight.shape[1] % 2):
+    if weight.ndim > 5:
         raise NotLoweredError("there is no kernel for its integers")
-    parameters, sizes = parameters_of(layer, weight.shape[2:], tuple(pads)), context.result_spec.sizes[2:]
+    layer, pads = windows_and_pads(node, weight.ndim - 2)
+    kernel, sizes = weight.shape[2:], context.result_spec.sizes[2:]
+    parameters, bias = parameters_of(layer, kernel, tuple(pads)), _bias(context, len(weight))
+    zero = Zero.of(context, 2, x)
+    if isinstance(zero.value, int) and not isinstance(bias, View) and _is_exact_depthwise(node, weight, bias):
+        return _lower_depthwise(context, x, weight, parameters, zero.value, bias)
+    depth = depth_of(layer, kernel, pads, x.shape[2:], sizes)
+    parameters = replace(parameters, depth=depth)
     rows, columns = spans_of(parameters, x.shape[2:], sizes)
     parts = [*product(rows, columns)]
-    # Spans skip padding as if it were 0, but the zero point of bytes may differ from 0.
-    may_be_bytes = len(parts) == 1 and (node.group == 1 or weight.shape[1] % 4 == 0)
-    image = ByteImage(context, x, Zero.of(context, 2, x), _words(context, weight) if may_be_bytes else "int16")
-    words = image.bordered(border_of(rows, columns, x.shape[2:]))
+    # Spans and planes skip padding as if it were 0, but the zero point of bytes may differ from 0.
+    words = _words(context, weight) if len(parts) == 1 and depth is None else "int16"
+    image = ByteImage(context, x, zero, words, node.group)
+    seen_image = image.bordered(border_of(rows, columns, x.shape[2:]))
     (row, column), *_ = parts
     seen = as_filters(weight)[..., row.first : row.first + row.taps, column.first : column.first + column.taps]
-    bias, shift = image.shift(_bias(context, len(weight)), seen, weight.ndim - 2)
+    known, shift = image.shift(bias, seen, len(kernel))
     result = context.fuse(as_image, is_image=True, tree=_sum(shift), views=shift)
-    parameters, filters = replace(parameters, words=image.words), (as_filters(weight), bias)
-    seen_image = derived(words, as_image(words.meta))
+    parameters, filters = replace(parameters, words=words), (as_filters(weight), known)
+    seen_image = derived(seen_image, as_image(seen_image.meta))
     return result.lowered(*image.steps, *computed(context, seen_image, result, parameters, parts, filters))
 
 
-def _lower_depthwise(context: Context, x: View, weight: Array, parameters: ConvParameters) -> Lowered:
+def _is_exact_depthwise(node: ConvInteger, weight: Array, bias: Array | None) -> bool:
+    """Return whether float32 holds all sums of a depthwise convolution."""
+    return is_depthwise(weight, node.group) and is_exact_in_float32(weight, bias)
+
+
+def _lower_depthwise(
+    context: Context, x: View, weight: Array, parameters: ConvParameters, zero: int, bias: Array | None
+) -> Lowered:
     """Lower a depthwise convolution: bytes are loaded as floats, whose sums are whole numbers and exact."""
-    zero, bias = Zero.of(context, 2, x).value, _bias(context, len(weight))
-    if not isinstance(zero, int) or isinstance(bias, View) or not is_exact_in_float32(weight, bias):
-        raise NotLoweredError("there is no kernel for its integers")
     rows, columns = spans_of(parameters, x.shape[2:], context.result_spec.sizes[2:])
     border = border_of(rows, columns, x.shape[2:])
     if zero and any(border):

@@ -7,10 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from engine.compiler.codegen.host import Host, describe, detect
+from engine.compiler.codegen.host import Host, describe
 from engine.compiler.codegen.ir import Module
 from engine.compiler.codegen.object_code import assemble
 from engine.compiler.kernels.convolution.conv import Conv
+from engine.compiler.kernels.convolution.grouped import GroupedConv, choose_grouped_tile
 from engine.compiler.kernels.convolution.tiles import choose_tile
 from engine.compiler.kernels.expr import Number, Operand, apply
 from engine.compiler.kernels.kernel import Epilogue, Strides
@@ -18,14 +19,7 @@ from engine.compiler.kernels.products.arithmetic import ARITHMETIC, Words
 from engine.compiler.kernels.quantising import quantised
 from tests.engine.compiler.kernels.convolution.summed import convolved
 from tests.engine.compiler.kernels.guarded import guarded_array
-from tests.engine.compiler.kernels.running import LEVELS, dense, run
-
-# Also the processor's own dot product instructions.
-HOSTS = [
-    *map(describe, LEVELS),
-    *([replace(describe("avx512"), features=detect().features)] if detect().has_vnni else []),
-]
-NAMES = [f"{host.name} {'vnni' if host.has_vnni else ''}" for host in HOSTS]
+from tests.engine.compiler.kernels.running import HOST_NAMES, HOSTS, dense, run
 
 
 def kernel(
@@ -59,7 +53,7 @@ def kernel(
     )
 
 
-@pytest.mark.parametrize("host", HOSTS, ids=NAMES)
+@pytest.mark.parametrize("host", HOSTS, ids=HOST_NAMES)
 @pytest.mark.parametrize(
     ("size", "channels", "groups"),
     [((1, 1), (2, 1), 1), ((5, 7), (6, 20), 1), ((3, 9), (8, 37), 1), ((4, 4), (12, 9), 3), ((2, 31), (40, 65), 1)],
@@ -111,7 +105,7 @@ def test_sums_of_bytes_are_exact(host: Host, size: tuple[int, int], channels: tu
     np.testing.assert_array_equal(result, sums.astype(np.float32) * np.float32(0.5))
 
 
-@pytest.mark.parametrize("host", HOSTS, ids=NAMES)
+@pytest.mark.parametrize("host", HOSTS, ids=HOST_NAMES)
 @pytest.mark.parametrize(("size", "channels"), [((1, 1), (2, 1)), ((5, 7), (6, 20)), ((3, 9), (8, 37))])
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
 def test_bytes_are_stored_and_added(host: Host, size: tuple[int, int], channels: tuple[int, int], dtype: str) -> None:
@@ -129,3 +123,37 @@ def test_bytes_are_stored_and_added(host: Host, size: tuple[int, int], channels:
     sums = convolved(image, weight.transpose(0, 3, 1, 2), np.zeros(1), (1, 2), (1, 1), 1)
     exact = (sums / 64 + other * 0.5).astype(np.float32) / np.float32(0.75)
     np.testing.assert_array_equal(result, np.clip(np.rint(exact) + 3, low, high))
+
+
+@pytest.mark.parametrize("host", HOSTS, ids=HOST_NAMES)
+@pytest.mark.parametrize(
+    ("words", "groups", "width", "outputs"), [("int16", 7, 6, 2), ("int8", 9, 8, 4), ("int8", 5, 4, 3)]
+)
+def test_groups_share_vectors(host: Host, words: Words, groups: int, width: int, outputs: int) -> None:
+    random, own = np.random.default_rng(10), ARITHMETIC[words]
+    low, high = (0, 256) if words == "int8" else (-255, 256)
+    image = random.integers(low, high, (2, 5, 7, groups * width)).astype(own.image)
+    weight = random.integers(-128, 128, (groups * outputs, 2, 3, width)).astype(own.weight)
+    image[0], weight[0] = high - 1, -128
+    code = GroupedConv(
+        batch=2,
+        rows=4,
+        columns=3,
+        in_channels=width // own.numbers,
+        out_channels=groups * outputs,
+        outputs=outputs,
+        groups=1,
+        kernel=(2, 3),
+        stride=(1, 2),
+        dilation=(1, 1),
+        source=dense(5, 7, groups * width // own.numbers),
+        target=dense(4, 3, groups * outputs),
+        tile=choose_grouped_tile(host, 4, 3, (2, 3), 2, 1, width // own.numbers),
+        host=host,
+        epilogue=Epilogue(apply("whole_sum", Operand(0))),
+        words=words,
+    )
+    filters = weight.transpose(0, 3, 1, 2)
+    result = guarded_array(np.full((2, 4, 3, groups * outputs), np.nan, np.float32))
+    run(code, host.name, [*map(guarded_array, [image.view(np.float32), code.pack(filters, None)]), result])
+    np.testing.assert_array_equal(result, convolved(image, filters, np.zeros(1), (1, 2), (1, 1), groups))

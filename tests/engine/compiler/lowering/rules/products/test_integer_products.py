@@ -9,10 +9,9 @@ import pytest
 
 from engine import Session, TensorSpec
 from engine.compiler import CompiledGraph
-from engine.compiler.codegen.host import describe, detect
 from engine.options import Options
 from tests.combining import together
-from tests.engine.compiler.kernels.running import LEVELS
+from tests.engine.compiler.kernels.running import HOSTS
 from tests.engine.graph.build import F32, built, op
 
 RANDOM = np.random.default_rng(9)
@@ -37,14 +36,15 @@ def net(type: str, x: Any, names: str, constants: dict[str, Any], inputs: dict[s
     )
 
 
-def check(graph: Any, given: list[Any], kind: str = "conv") -> None:
+def check(graph: Any, given: list[Any], *kinds: str) -> None:
     wanted = Session(graph, backend="reference").run(given)
-    for host in (*map(describe, LEVELS), detect()):
+    for host in HOSTS:
         compiled = CompiledGraph(graph, Options(threads=2), host)
         for found, each in zip(compiled.run(given), wanted, strict=True):
             np.testing.assert_array_equal(found, each)
         executable = compiled.builder.program([port.spec for port in graph.inputs]).executable
-        assert "it" in {name for step in executable.steps if step.kind == kind for name in step.operators}
+        wanted_kinds = kinds or ("conv", "grouped")
+        assert "it" in {name for step in executable.steps if step.kind in wanted_kinds for name in step.operators}
 
 
 @pytest.mark.parametrize("dtype", [U8, I8])
@@ -55,8 +55,11 @@ def check(graph: Any, given: list[Any], kind: str = "conv") -> None:
         ((1, 8, 9), (6, 4, 3), {"group": 2, "dilations": (2,), "pads": (2, 2)}),
         ((1, 1, 1, 1), (1, 1, 1, 1), {}),
         ((1, 6, 2, 2), (5, 6, 3, 3), {"pads": (8, 8, 8, 8), "dilations": (7, 7)}),
+        ((2, 3, 3, 5, 4), (5, 3, 2, 3, 3), {"pads": (1, 1, 0, 1, 1, 1)}),
+        ((1, 15, 5, 6), (6, 5, 3, 3), {"group": 3, "pads": (1, 1, 1, 0)}),
+        ((1, 21, 4, 5), (21, 1, 2, 2), {"group": 21, "pads": (1, 0, 0, 1)}),
     ],
-    ids=["padded on one side", "of signals", "of one number", "mostly padding"],
+    ids=["padded on one side", "of signals", "of one number", "mostly padding", "volumes", "groups", "single channels"],
 )
 def test_convolutions(shape: Any, filters: Any, params: Any, dtype: Any) -> None:
     x, inputs = coded(shape, dtype), {"zx": np.array(113, dtype), "b": RANDOM.integers(-(2**31), 2**31, filters[0])}
@@ -74,6 +77,9 @@ def test_convolutions(shape: Any, filters: Any, params: Any, dtype: Any) -> None
         [
             ((1, 8, 5, 6), (17, 8, 3, 3), {"pads": (1, 1, 1, 1)}),
             ((2, 8, 5, 4), (10, 4, 1, 1), {"group": 2}),
+            ((1, 15, 4, 5), (15, 5, 3, 3), {"group": 3, "pads": (1, 1, 1, 1), "strides": (2, 2)}),
+            ((1, 36, 5, 3), (72, 4, 2, 2), {"group": 9, "pads": (0, 1, 1, 0)}),
+            ((1, 2, 4, 3, 3), (6, 2, 3, 2, 1), {"pads": (1, 0, 0, 1, 1, 0), "strides": (2, 1, 1)}),
             ((1, 5, 7), (4, 5, 3), {"pads": (1, 2)}),
         ],
     ),
@@ -103,7 +109,7 @@ def test_each_channel_by_itself(shape: Any, kernel: Any, params: Any, dtype: Any
     constants = {"w": coded((channels, 1, *kernel), I8), "zx": np.array(zero, dtype), "zw": np.zeros(channels, I8),
                  "b": RANDOM.integers(-9999, 9999, channels).astype(I32)}  # fmt: skip
     graph = net("ConvInteger", x, "x w zx zw b", constants, {}, as_float=True, group=channels, **params)
-    check(graph, [x], kind="depthwise")
+    check(graph, [x], "depthwise")
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (3, 40), (2, 3, 7), (1, 2, 5, 16)])
