@@ -1,9 +1,10 @@
 """Take the screenshots of docs/console.md with a headless Chromium and the models in model_store/.
 
-    python docs/take_screenshots.py [--more FOLDER]
+    python docs/take_screenshots.py [--more FOLDER] [--only NAME ...]
 
-FOLDER is a store of further models; if it has a resnet50, the graph shown is that one. Look at the screenshots before
-you commit them.
+FOLDER is a store of further models; if it has a resnet50, the graph shown is that one. The screenshots ocr and sound
+need its models ocr (examples/rapidocr.py, with docs/images/receipt.png in examples/) and silero (docs/sound.md). Look
+at the screenshots before you commit them.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ def main() -> None:
 
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0], allow_abbrev=False)
     parser.add_argument("--more", type=Path)
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME")
     args = parser.parse_args()
     IMAGES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
@@ -37,21 +39,28 @@ def main() -> None:
         if args.more is not None:
             shutil.copytree(args.more, store, dirs_exist_ok=True)
         large = "resnet50" if (store / "resnet50").is_dir() else "shapes"
-        with serving(store) as (url, _), browsing(url, scale=1.5) as browser:
+        heard = Path(folder) / "heard.wav"
+        _write_wav(heard)
+        with serving(store) as (url, _), browsing(url, scale=1.5, microphone=heard) as browser:
             browser.size(1280, 800)
             browser.go("models")
-            _send(url)
+            if not args.only:
+                _send(url)
             views = (
                 ("models", "models", ".model .spark", "light"),
                 ("graph", f"graph/{large}", ".node.fold", "light"),
                 ("try", "try/shapes", ".boxes text", "dark"),
+                ("ocr", "try/ocr", ".places .found", "light"),
+                ("sound", "try/silero", ".given .row .button + .button", "light"),
                 ("profile", f"profile/{large}", ".tiles", "light"),
                 ("compare", f"compare/{large}?entries={large},{large}::reference", ".versus button.primary", "light"),
                 ("tune", "tune/digits?batch=1,4,8&winograd=auto,off", ".tune-form button.primary", "light"),
             )
             for name, route, sign, scheme in views:
+                if args.only and name not in args.only:
+                    continue
                 browser.scheme(scheme)
-                browser.size(1280, {"compare": 1280, "try": 1000}.get(name, 800))
+                browser.size(1280, {"compare": 1280, "try": 1000, "ocr": 700, "sound": 640}.get(name, 800))
                 if name != "models":
                     browser.go(route)
                 browser.one(sign)
@@ -59,6 +68,9 @@ def main() -> None:
                     browser.script(
                         "document.querySelector('.node.fold .plus').dispatchEvent(new Event('click', {bubbles: true}))"
                     )
+                if name == "sound":
+                    browser.click(sign)
+                    browser.one(".made h2", "4 spans")
                 if name in ("compare", "tune"):
                     browser.click(sign)
                     browser.one(".block [role=status]", "Measured" if name == "tune" else "Compared")
@@ -81,6 +93,14 @@ def _send(url: str) -> None:
                 content = (ROOT / "model_store" / name / "examples" / picture).read_bytes()
                 client.post(f"/models/{name}/infer", content=content, headers={"content-type": "image/png"})
             time.sleep(0.02 if at % 100 < 60 else 0.06)
+
+
+def _write_wav(path: Path) -> None:
+    """Write the speech of the tests, which the browser's microphone hears."""
+    import soundfile
+
+    samples, rate = soundfile.read(ROOT / "tests" / "data" / "sound" / "speech.flac")
+    soundfile.write(path, samples, rate, subtype="PCM_16")
 
 
 def _shrink(path: Path) -> None:

@@ -39,7 +39,8 @@ _TYPES: Final = {
 _NOTHING: Final = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 # Images in answers are blobs; Swagger UI's are data URLs.
 _OWN: Final = "script-src 'self'; style-src 'self'; connect-src 'self'; font-src 'self'; img-src 'self' data: blob:"
-_HEADERS: Final = {"content-security-policy": f"{_NOTHING}; {_OWN}", "cache-control": "no-cache"}
+_SOUNDS: Final = "media-src blob:"
+_HEADERS: Final = {"content-security-policy": f"{_NOTHING}; {_OWN}; {_SOUNDS}", "cache-control": "no-cache"}
 
 
 @router.get("/")

@@ -141,8 +141,8 @@ class Browser:
 
 
 @contextmanager
-def browsing(url: str, scale: float = 1) -> Iterator[Browser]:
-    """A browser for the console at a URL."""
+def browsing(url: str, scale: float = 1, microphone: Path | None = None) -> Iterator[Browser]:
+    """A browser for the console at a URL; a WAV file is what its microphone hears, over and over."""
     reason = missing()
     if reason is not None:
         pytest.skip(reason)
@@ -153,6 +153,10 @@ def browsing(url: str, scale: float = 1) -> Iterator[Browser]:
     options.binary_location = shutil.which("chromium") or ""
     for flag in ("headless=new", "no-sandbox", "disable-dev-shm-usage", "disable-gpu", "hide-scrollbars"):
         options.add_argument(f"--{flag}")
+    if microphone is not None:
+        options.add_argument("--use-fake-ui-for-media-stream")
+        options.add_argument("--use-fake-device-for-media-stream")
+        options.add_argument(f"--use-file-for-fake-audio-capture={microphone}")
     options.add_argument(f"--force-device-scale-factor={scale}")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver"), unused_port()))

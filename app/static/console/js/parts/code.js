@@ -22,6 +22,10 @@ function python({ model, url, request }) {
     const headers = key() ? `, headers={"authorization": "Bearer KEY"}` : "";
     return `import httpx\n\nanswer = httpx.post("${url}", json=${short(request)}${headers})\nprint(answer.json()["predictions"])`;
   }
+  if (request.sound) {
+    const headers = `{"content-type": "${request.type}"${key() ? ', "authorization": "Bearer KEY"' : ""}}`;
+    return `import httpx\n\nwith open("${request.name}", "rb") as file:\n    answer = httpx.post("${url}", content=file.read(), headers=${headers})\nprint(answer.json()["predictions"])`;
+  }
   const given = request.inputs
     ? `{\n${request.inputs.map(({ name, shape, dtype, how }) => `    "${name}": ${({ zeros: `np.zeros((${shape.join(", ")},), "${dtype}")`, ones: `np.ones((${shape.join(", ")},), "${dtype}")` })[how] ?? `np.random.standard_normal((${shape.join(", ")},)).astype("${dtype}")`},`).join("\n")}\n}`
     : request.type.startsWith("image/") ? `"${request.name}"` : `np.load("${request.name}")`;

@@ -7,6 +7,8 @@ const whole = (name, title, min, start) => ({ name, title, kind: "number", min, 
 const BY_TASK = {
   classification: ({ labels }) => [{ name: "top_k", title: "Classes", kind: "range", min: 1, max: Math.min(20, labels?.length ?? 20), step: 1, start: Math.min(5, labels?.length ?? 5) }],
   detection: () => [share("score_threshold", "Score threshold"), share("iou_threshold", "IoU threshold"), whole("max_detections", "Detections at most", 1, 100)],
+  "audio-classification": ({ labels }) => BY_TASK.classification({ labels }),
+  vad: () => [share("threshold", "Threshold")],
   segmentation: () => [share("threshold", "Threshold"), whole("min_area", "Smallest area, pixels", 0, 0)],
 };
 

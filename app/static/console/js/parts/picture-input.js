@@ -17,7 +17,7 @@ function Thumb({ model, sample, isChosen, onClick }) {
   return html`<button class="thumb" aria-label=${`Sample ${sample.name}`} aria-pressed=${String(isChosen)} onClick=${onClick}>${source && html`<img src=${source} alt="" />`}</button>`;
 }
 
-export function PictureInput({ about, samples, sent, found, onRun, onSample }) {
+export function PictureInput({ about, samples, sent, found, places, onRun, onSample, onSize }) {
   const [isOver, setOver] = useState(false);
   const [isSketching, setSketching] = useState(false);
   const [refused, setRefused] = useState(null);
@@ -43,7 +43,7 @@ export function PictureInput({ about, samples, sent, found, onRun, onSample }) {
   return html`
     <div class=${isOver ? "drop over" : "drop"} onDragOver=${(event) => { event.preventDefault(); setOver(true); }} onDragLeave=${() => setOver(false)} onDrop=${drop}>
       ${isSketching ? html`<${Sketch} onPicture=${(blob) => onRun({ body: blob, type: "image/png", name: "sketch.png", picture: null })} />`
-        : sent?.picture ? html`<${Boxes} source=${sent.picture} found=${found} task=${about.task} />`
+        : sent?.picture ? html`<${Boxes} source=${sent.picture} found=${found} task=${about.task} places=${places} onSize=${onSize} />`
         : html`<p class="soft">Drop or paste a picture here</p>`}
     </div>
     ${refused && html`<p class="notice" role="alert">${refused} is not a picture. Expected PNG, JPEG, WebP, GIF, BMP or TIFF.</p>`}

@@ -3,6 +3,8 @@ import { html, useState } from "../html.js";
 import { digits, percent, port } from "../format.js";
 import { colourOf } from "./boxes.js";
 import { Histogram } from "./histogram.js";
+import { Steps } from "./pipeline-result.js";
+import { Speech, Transcript, Voice } from "./sound-result.js";
 import { numbers } from "./tensors.js";
 import { Answers, Embeddings, Ranked, Spans, Words } from "./text-result.js";
 
@@ -64,14 +66,15 @@ function Tensor({ name, tensor }) {
   </section>`;
 }
 
-export function Result({ about, answer, sent }) {
-  const { predictions, outputs } = answer;
+export function Result({ about, answer, sent, size }) {
+  const { predictions, outputs, timing } = answer;
   const views = {
     classification: Classes, detection: Found, segmentation: Areas, image: Picture, "text-recognition": Read, embedding: Embeddings, rerank: Ranked,
     "text-classification": Classes, "token-classification": Spans, "question-answering": Answers, "fill-mask": Words,
+    "audio-classification": Classes, "speech-to-text": Transcript, vad: Speech, "speaker-embedding": Voice, pipeline: Steps,
   };
   const View = predictions && views[about.task];
   return html`
-    ${View && html`<${View} predictions=${predictions} sent=${sent} />`}
+    ${View && html`<${View} predictions=${predictions} sent=${sent} about=${about} timing=${timing} size=${size} />`}
     ${outputs && Object.entries(outputs).map(([name, tensor]) => html`<${Tensor} key=${name} name=${name} tensor=${tensor} />`)}`;
 }
