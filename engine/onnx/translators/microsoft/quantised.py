@@ -38,12 +38,6 @@ def real_array(codes: Array, scale: Array, zero: Array | None) -> Array:
     return np.asarray(wide * scale.astype(np.float32), np.float32)
 
 
-def codes_of(rows: Array, bits: int) -> Array:
-    """Unpack codes of a few bits from bytes, lowest bits first."""
-    shifts = np.arange(0, 8, bits, dtype=np.uint8)
-    return np.asarray(((rows[..., None] >> shifts) & np.uint8((1 << bits) - 1)).reshape(len(rows), -1))
-
-
 def columns(node: Node, x: Value, scale: Value | None, zero: Value | None) -> Value:
     """Dequantise a value whose scale may have one element per column."""
     if scale is None:

@@ -5,41 +5,41 @@ from __future__ import annotations
 import numpy as np
 
 from engine.errors import ParameterError
+from engine.layers.linear.block_linear import WIDTHS, codes_of
 from engine.onnx.translation.node import Node
 from engine.onnx.translation.registry import MICROSOFT, translates
 from engine.onnx.translation.value import Value, constant
 from engine.onnx.translators.microsoft.products import turned
-from engine.onnx.translators.microsoft.quantised import codes_of, columns, quantised, real, real_array
+from engine.onnx.translators.microsoft.quantised import columns, quantised, real, real_array
 from engine.onnx.translators.quantised import quantised_by_its_range
 from engine.onnx.translators.recurrent import network
 
 
 @translates("MatMulNBits", domain=MICROSOFT)
 def matmul_n_bits(node: Node) -> Value | None:
-    """Translate to nn.Linear; the weight is unpacked when the file is read."""
+    """Translate to engine.BlockLinear; the codes stay packed."""
     bits, block = node.number("bits", 4), node.number("block_size", 0)
     n, k = node.number("N", 0), node.number("K", 0)
-    packed, scales, zeros = node.array(1), node.array(2), node.array(3)
-    if packed is None or scales is None or (node.is_given(3) and zeros is None) or node.is_given(4):
+    packed, scales, zeros, bias = node.array(1), node.array(2), node.array(3), node.array(5)
+    is_computed = (node.is_given(3) and zeros is None) or (node.is_given(5) and bias is None)
+    if packed is None or scales is None or is_computed or node.is_given(4):
         return None
-    if bits not in (2, 4, 8) or block < 1 or n < 1 or k < 1 or packed.dtype != np.uint8 or scales.dtype.kind != "f":
+    if bits not in WIDTHS or block < 1 or n < 1 or k < 1 or packed.dtype != np.uint8 or scales.dtype.kind != "f":
         return None
     blocks = -(-k // block)
     if packed.size * 8 != n * blocks * block * bits or scales.size != n * blocks:
         raise ParameterError("packed weights do not fit", found=packed.size, expected=f"{n} rows of {k} x {bits} bits")
-    bias = node.array(5)
-    if node.is_given(5) and bias is None:
-        return None
-    codes = codes_of(packed.reshape(n, -1), bits).reshape(n, blocks, block)
-    middle = np.full((n, blocks), 1 << (bits - 1), np.float32)
-    if zeros is not None and zeros.dtype == np.uint8:
-        middle = codes_of(zeros.reshape(n, -1), bits)[:, :blocks].astype(np.float32)
-    elif zeros is not None:
-        middle = zeros.reshape(n, blocks).astype(np.float32)
-    wide = (codes.astype(np.float32) - middle[..., None]) * scales.reshape(n, blocks, 1).astype(np.float32)
-    weight = np.ascontiguousarray(wide.reshape(n, -1)[:, :k]).astype(scales.dtype)
-    stored = {"weight": weight} if bias is None else {"weight": weight, "bias": bias}
-    return node.make("nn.Linear", node.input(0), weights=stored, bias=bias is not None, in_features=k, out_features=n)
+    stored = {"weight": packed.reshape(n, blocks, -1), "scales": scales.reshape(n, blocks)}
+    if zeros is not None:
+        is_packed = zeros.dtype == np.uint8
+        size = n * -(-blocks * bits // 8) if is_packed else n * blocks
+        if zeros.size != size:
+            raise ParameterError("zero points do not fit", found=zeros.size, expected=size)
+        zeros = zeros.reshape(n, -1)
+        stored["zero_points"] = codes_of(zeros, bits)[:, :blocks] if is_packed else zeros
+    if bias is not None:
+        stored["bias"] = bias
+    return node.make("engine.BlockLinear", node.input(0), weights=stored, bits=bits, block_size=block)
 
 
 @translates("QGemm", domain=MICROSOFT)

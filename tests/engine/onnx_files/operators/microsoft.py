@@ -172,6 +172,11 @@ def matmul_n_bits(type: str, version: int) -> Iterator[Example]:
     packed, scales, zeros = r.u8(5, 2, 8), r.p(10), r.u8(5)
     sizes = {"K": 32, "N": 5, "bits": 4, "block_size": 16}
     yield ex(r.f(3, 32), stored(packed), stored(scales), opt(stored(zeros)), None, opt(stored(r.f(5))), **sizes)
+    for k, n, bits, block in ((40, 3, 4, 16), (70, 2, 8, 32), (129, 4, 4, 128)):
+        blocks = -(-k // block)
+        rows = -(-blocks * bits // 8)
+        yield ex(r.f(2, 1, k), stored(r.u8(n, blocks, block * bits // 8)), stored(r.p(n * blocks)),
+                 opt(stored(r.u8(n * rows))), K=k, N=n, bits=bits, block_size=block)  # fmt: skip
 
 
 @of("QGemm", domain=DOMAIN)

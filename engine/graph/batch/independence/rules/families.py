@@ -25,6 +25,7 @@ from engine.layers.elementwise.functions import Binary, Unary
 from engine.layers.indexing.masking import Copy, Fill, MaskedFill, Triangle, Where
 from engine.layers.indexing.slicing import Narrow, Select, Windows
 from engine.layers.linear import linear, matmul, square
+from engine.layers.linear.block_linear import BlockLinear
 from engine.layers.linear.linalg_norm import SingularNorm
 from engine.layers.normalisation import layer_norm, norm, softmax
 from engine.layers.onnx.attention.state_space import LinearAttention
@@ -97,7 +98,7 @@ def _padded(layer: Any, rank: int) -> Sequence[int]:
 
 _ROWS: Final[list[tuple[Rule, tuple[type[Any], ...]]]] = [
     (rows(none), (Bucketize, IsIn, complex.ViewAsReal, permute._Permutation)),
-    (rows(_last(1)), (complex.ViewAsComplex, diagonal.DiagonalEmbed, linear.Linear, QuantisedLinear)),
+    (rows(_last(1)), (complex.ViewAsComplex, diagonal.DiagonalEmbed, linear.Linear, BlockLinear, QuantisedLinear)),
     (rows(_last(1), "input1", "input2"), (linear.Bilinear,)),
     (rows(_last(2)), (square._OfMatrices, Triangle)),
     (rows(_last(3)), (shuffle.PixelShuffle, shuffle.PixelUnshuffle)),
