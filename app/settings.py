@@ -181,6 +181,17 @@ class ModelsSettings(BaseModel):
         "modules",
         "Python modules or .py files with custom operators, with commas; hooks.py allows hooks. Their code runs here.",
     )
+    record_requests: int = _row(
+        0,
+        "requests",
+        "Keep the inputs of the last requests of each version on disk, for 'quantize --recorded'; 0: keep none.",
+        ge=0,
+        le=10_000,
+    )
+    record_dir: Path | None = _row(
+        None, "folder", "Folder of recorded requests; unset: 'recorded' in the compile cache folder."
+    )
+    record_max_bytes: int = _row(256 * 2**20, "bytes", "Most bytes of the recorded requests of a version.", ge=1)
     bundles: bool = _row(
         True,
         "flag",

@@ -49,12 +49,13 @@ from engine.memory.shared_blocks import SharedBlockServer, share_memory
 from engine.onnx import is_onnx
 from engine.options import PASS_NAMES, Options
 from engine.pnnx.files import kind_of_file
-from engine.quantisation import LayerReport, QuantisedModel, quantise
+from engine.quantisation import AccuracyChange, LayerReport, QuantisedModel, compare_accuracy, quantise
 from engine.session import Outputs, Session, State
 from engine.tensor import TensorSpec, is_close
 from engine.toolchain import describe_host, in_background, measure_peak
 
 __all__ = [
+    "AccuracyChange",
     "PASS_NAMES",
     "Annotations",
     "BundleError",
@@ -98,6 +99,7 @@ __all__ = [
     "asking_for_room",
     "check",
     "compare",
+    "compare_accuracy",
     "compile_metrics",
     "compose",
     "describe_host",

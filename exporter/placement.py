@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -33,7 +33,7 @@ _PICTURES: Final = """
 """
 
 
-def place(pair: Path, store: Path, name: str, graph: engine.RuntimeGraph) -> Path:
+def place(pair: Path, store: Path, name: str, graph: engine.RuntimeGraph, beside: Sequence[str] = ()) -> Path:
     """Copy a pair into a store as the next version of a model; earlier versions stay.
 
     Args:
@@ -41,6 +41,7 @@ def place(pair: Path, store: Path, name: str, graph: engine.RuntimeGraph) -> Pat
         store: the folder of models; made if missing.
         name: the model's name.
         graph: the pair, loaded; a config.toml is written from its inputs unless there is one.
+        beside: names of further files in the folder that belong to the version.
 
     Returns:
         The version's folder. It appears whole or not at all.
@@ -51,7 +52,7 @@ def place(pair: Path, store: Path, name: str, graph: engine.RuntimeGraph) -> Pat
     """
     if not is_model_name(name):
         raise ExportError("invalid name of a model", found=f"'{name}'", expected=NAME_RULE)
-    files = {file: pair / file for file in (PARAM, BIN)}
+    files = {file: pair / file for file in (PARAM, BIN, *beside)}
     return install(files, store, name, config_text(name, graph))
 
 

@@ -217,11 +217,18 @@ def _export(parser: ArgumentParser) -> None:
 
 def _quantize(parser: ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help=_MODEL)
-    parser.add_argument(
+    sources = parser.add_mutually_exclusive_group(required=True)
+    sources.add_argument(
         "--samples",
         metavar="FILES",
-        required=True,
-        help="folder of pictures, or .npz file with an array of items for each input, or .npy file for the only input",
+        help="folder of pictures or of a folder of pictures for each class; .npz file with an array of items for each "
+        "input, and perhaps an array 'labels'; or .npy file for the only input",
+    )
+    sources.add_argument(
+        "--recorded",
+        type=positive,
+        metavar="N",
+        help="the last N requests that a server with --record-requests recorded for the newest version",
     )
     parser.add_argument(
         "--keep",
@@ -474,15 +481,17 @@ file. The model becomes the next version of its name in the store; a config.toml
     "quantize": Verb(
         summary="compute layers in int8 where that is faster and accurate",
         examples="""  pnnx-serve quantize digits --samples pictures/
+  pnnx-serve quantize digits --recorded 100
   pnnx-serve quantize resnet18 --samples calibration.npz --keep 99.5%
   pnnx-serve quantize resnet18.pnnx.param --samples calibration.npz --output quantised
 
 Pictures are converted as the model's config.toml says. 50 to 200 samples are usual. Every layer is timed in float32 and
-int8 on this machine, and its error is measured; layers that are not faster, or lose too much, stay in float32. Without
---output the pair becomes the next version of the model in the store.
+int8 on this machine, and its error is measured; layers that are not faster, or lose too much, stay in float32. With
+labels the accuracy of both networks is measured. Without --output the pair becomes the next version of the model in the
+store.
 """,
         configure=_quantize,
-        settings=("store", "plugins", "threads"),
+        settings=("store", "plugins", "threads", "cache_dir", "record_dir"),
         has_json=True,
     ),
 }

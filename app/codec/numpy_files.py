@@ -165,7 +165,11 @@ def write_npz(arrays: Mapping[str, NDArray[Any]]) -> bytes:
     """Return an uncompressed .npz file; bfloat16, which numpy cannot load, is converted to float32."""
     charge(3 * sum(array.nbytes for array in arrays.values()))
     buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, **{name: portable(array) for name, array in arrays.items()})
+    with zipfile.ZipFile(buffer, "w") as archive:  # np.savez does not take an array named "file"
+        for name, array in arrays.items():
+            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
+                for piece in write_npy(array):
+                    member.write(piece)
     return buffer.getvalue()
 
 

@@ -23,6 +23,7 @@ from app.models.folder.config import ModelConfig
 from app.models.folder.layout import WARMUP
 from app.models.folder.repository import VersionFiles
 from app.models.postprocessing import Postprocessing
+from app.models.recorder import open_recorder
 from app.models.request import Decoded, InferRequest, InferResult, Prepared, Ran, requested_outputs
 from app.models.response_cache import open_cache
 from app.models.runs import Runs, Verification
@@ -108,6 +109,7 @@ class Model:
         steps, sequences: None if the model has no states.
         hooks: None without hooks.py.
         response_cache: None if outputs are not cached.
+        recorder: None unless requests are recorded; never for a model with states.
         verification: None unless runs of several items are verified.
         remark: reason why the warm-up on zeros failed, or None.
 
@@ -177,6 +179,7 @@ class Model:
         self.hooks = open_hooks(files.hooks, name, settings.plugins)
         self.postprocessing = Postprocessing(name, config, context, self.preprocessor, self.hooks)
         self.response_cache = open_cache(config.response_cache, graph)
+        self.recorder = open_recorder(settings, name, files.number) if self.steps is None else None
         self.verification = Verification(name, graph) if settings.verify_batches else None
         self.runs = Runs(self.batcher, self.response_cache, self.verification, self.steps)
 
@@ -550,6 +553,8 @@ class Call(Generic[T]):
         assert self._ran is not None  # run() comes first
         self.prepared.timing.queue_s = queue_s
         result = self._model.postprocessing.finish(self.prepared, self._ran)
+        if self._model.recorder is not None:
+            self._model.recorder.add(self.prepared)
         return self._encode(result), result
 
     @property

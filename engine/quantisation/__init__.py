@@ -6,6 +6,7 @@
 The result holds ``QuantizeLinear`` and ``DequantizeLinear`` around every quantised layer, as ONNX writes it.
 """
 
+from engine.quantisation.accuracy import AccuracyChange, compare_accuracy
 from engine.quantisation.selection import LayerReport, QuantisedModel, quantise
 
-__all__ = ["LayerReport", "QuantisedModel", "quantise"]
+__all__ = ["AccuracyChange", "LayerReport", "QuantisedModel", "compare_accuracy", "quantise"]

@@ -45,6 +45,8 @@ class LayerReport:
         float_us, int8_us: time of the layer alone, in µs.
         sqnr_db: energy of its output relative to that of its error in int8, in dB.
         share: its share of the sum of all layers' relative errors.
+        restore_us: time that a run would take longer if this int8 layer were float32 again; 0 for a float32 layer.
+        restore_share: share of the sum of the int8 layers' errors that would vanish then; 0 for a float32 layer.
         reason: why it stays in float32; empty for an int8 layer.
     """
 
@@ -55,6 +57,8 @@ class LayerReport:
     int8_us: float
     sqnr_db: float
     share: float
+    restore_us: float = 0.0
+    restore_share: float = 0.0
     reason: str = ""
 
     def describe(self) -> dict[str, Any]:
@@ -234,18 +238,22 @@ def _reports(
 ) -> list[LayerReport]:
     types = {op.name: op.type for op in graph.operators}
     total = sum(cost.noise for cost in costs) or 1.0
+    present = sum(costs[k].noise for k in chosen) or 1.0
     reports = []
     for index, (layer, cost) in enumerate(zip(layers, costs, strict=True)):
+        is_int8 = index in chosen
         reports.append(
             LayerReport(
                 name=layer.name,
                 type=types[layer.name],
-                precision="int8" if index in chosen else "float32",
+                precision="int8" if is_int8 else "float32",
                 float_us=cost.float_us,
                 int8_us=cost.int8_us,
                 sqnr_db=float(-10 * np.log10(cost.noise)) if cost.noise else float("inf"),
                 share=cost.noise / total,
-                reason="" if index in chosen else "error" if cost.is_faster else "not faster",
+                restore_us=cost.gain_us if is_int8 else 0.0,
+                restore_share=cost.noise / present if is_int8 else 0.0,
+                reason="" if is_int8 else "error" if cost.is_faster else "not faster",
             )
         )
     return reports

@@ -25,7 +25,7 @@ from tests.app.grpc import test_hostile
 from tests.app.http import test_access
 from tests.app.http.server import test_connection
 from tests.app.http.v2 import test_repository
-from tests.app.models import test_verification
+from tests.app.models import test_recorder, test_verification
 from tests.app.models.registry import test_warmup
 from tests.app.pictures import npy, png
 from tests.app.process import test_grpc_server, test_server, test_tls
@@ -513,6 +513,7 @@ def test_every_setting_has_a_test_of_its_effect() -> None:
         test_connection,
         test_hostile,
         test_mirror,
+        test_recorder,
         test_repository,
         test_server,
         test_spans,

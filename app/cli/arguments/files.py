@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,13 +46,49 @@ def read_inputs(arrays: Sequence[str], pictures: Sequence[str], signature: Signa
     if pictures:
         inputs[signature.picture_port().name] = tuple(_picture(path) for path in pictures)
     for argument in arrays:
-        for name, array in _read(argument, signature, settings):
-            port = signature.input(name) if name is not None else _next_port(argument, inputs, signature)
-            if port.name in inputs:
-                raise UsageError(f"input '{port.name}' is given twice")
-            inputs[port.name] = array
+        _assign(_read(argument, signature, settings), argument, inputs, signature)
     _check_complete(inputs, signature)
     return inputs
+
+
+def read_labelled(path: str, signature: Signature, settings: Settings) -> tuple[Inputs, NDArray[Any] | None]:
+    """Return the inputs in an .npz or .npy file, and its array ``labels`` unless that is an input.
+
+    Raises:
+        UsageError, ServiceError, OSError: as for ``read_inputs``.
+    """
+    if not path.endswith(".npz") or "labels" in _names(signature):
+        return read_inputs([path], [], signature, settings), None
+    arrays = read_archive(path, settings)
+    labels = arrays.pop("labels", None)
+    inputs: Inputs = {}
+    _assign(_by_name(arrays, signature), path, inputs, signature)
+    _check_complete(inputs, signature)
+    return inputs, labels
+
+
+def read_archive(path: str, settings: Settings) -> dict[str, NDArray[Any]]:
+    """Return the arrays of an .npz file.
+
+    Raises:
+        ServiceError: it is damaged.
+        OSError: it cannot be read.
+    """
+    content = Path(path).read_bytes()
+    try:
+        return read_npz(content, settings)
+    except ServiceError as exc:
+        raise InvalidRequestError(exc.message.replace("the .npz body", f"'{path}'")) from None
+
+
+def _assign(
+    found: Sequence[tuple[str | None, NDArray[Any]]], argument: str, inputs: Inputs, signature: Signature
+) -> None:
+    for name, array in found:
+        port = signature.input(name) if name is not None else _next_port(argument, inputs, signature)
+        if port.name in inputs:
+            raise UsageError(f"input '{port.name}' is given twice")
+        inputs[port.name] = array
 
 
 def find_pictures(paths: Sequence[str]) -> list[str]:
@@ -62,6 +98,11 @@ def find_pictures(paths: Sequence[str]) -> list[str]:
         UsageError: a folder has no pictures.
     """
     return [found for path in paths for found in (_inside(Path(path)) if Path(path).is_dir() else [path])]
+
+
+def is_picture(path: Path) -> bool:
+    """Return whether a file's name ends as that of a picture."""
+    return path.suffix.lower() in _PICTURES
 
 
 def needed(signature: Signature, inputs: Inputs) -> str:
@@ -74,7 +115,7 @@ def needed(signature: Signature, inputs: Inputs) -> str:
 
 
 def _inside(folder: Path) -> list[str]:
-    found = sorted(str(path) for path in folder.iterdir() if path.suffix.lower() in _PICTURES)
+    found = sorted(str(path) for path in folder.iterdir() if is_picture(path))
     if not found:
         raise UsageError(f"'{folder}' is a folder without pictures")
     return found
@@ -84,13 +125,13 @@ def _read(argument: str, signature: Signature, settings: Settings) -> list[tuple
     name, equals, path = argument.partition("=")
     if not equals or name not in _names(signature):
         name, path = "", argument
-    content = Path(path).read_bytes()
-    try:
-        if not path.endswith(".npz"):
-            return [(name or None, read_npy(content, settings, where=f"'{path}'"))]
-        arrays = read_npz(content, settings)
-    except ServiceError as exc:
-        raise InvalidRequestError(exc.message.replace("the .npz body", f"'{path}'")) from None
+    if path.endswith(".npz"):
+        return _by_name(read_archive(path, settings), signature)
+    return [(name or None, read_npy(Path(path).read_bytes(), settings, where=f"'{path}'"))]
+
+
+def _by_name(arrays: Mapping[str, NDArray[Any]], signature: Signature) -> list[tuple[str | None, NDArray[Any]]]:
+    """Return the arrays with the names of their inputs, or without names if they follow the order of the inputs."""
     by_name = arrays.keys() <= _names(signature)
     return [(key if by_name else None, array) for key, array in arrays.items()]
 

@@ -6,6 +6,7 @@ model_store/NAME/VERSION/model.onnx       instead of a pair; model.onnx.data bes
 model_store/NAME/VERSION/warmup.npz       inputs to warm up with, by input name; may be left out
 model_store/NAME/VERSION/tokenizer.json   tokenizer of a model that takes texts
 model_store/NAME/VERSION/hooks.py         functions that convert requests and answers, see docs/hooks.md
+model_store/NAME/VERSION/quantisation.json  report of pnnx-serve quantize, which the console shows
 model_store/NAME.pnnx.param and .bin      short for NAME/1/ without a config
 model_store/NAME/ANY.pnnx.param and .bin  a pair without a folder of its version is version 1, and so is model.onnx
 model_store/NAME/pipeline.toml            NAME is a pipeline of models of the store, instead of the above
@@ -22,6 +23,7 @@ CONFIG: Final = "config.toml"
 PARAM: Final = "model.pnnx.param"
 BIN: Final = "model.pnnx.bin"
 ONNX: Final = "model.onnx"
+QUANTISATION: Final = "quantisation.json"
 WARMUP: Final = "warmup.npz"
 ONNX_DATA: Final = ("model.onnx.data", "model.onnx_data")
 """Names of the file of external tensors: PyTorch's and Optimum's."""

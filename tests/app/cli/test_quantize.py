@@ -90,14 +90,28 @@ def test_nothing_is_written_where_nothing_is_faster(
     (("linear", "--samples", "empty.npy", "--output", "out"), "there are no samples, expected at least one"),
     (("linear", "--samples", "strange.npz", "--output", "out"), "the model has 'in0'"),
     (("linear/1/model.pnnx.param", "--samples", "good.npy"), "is not a folder of the store: expected --output"),
+    (("linear", "--recorded", "5", "--output", "out"), "expected those of a server with record_requests"),
+    (("linear", "--samples", "few_labels.npz", "--output", "out"), "the index of a class for each of 4 items"),
+    (("linear", "--samples", "high_label.npz", "--output", "out", "--keep", "0"), "a label is not a class: found 9"),
+    (("digits", "--samples", "named", "--output", "out"), "found the class 'cat', expected its index or one of"),
     (("difference", "--samples", "uneven.npz", "--output", "out"), "expected the same number for each input"),
 ])  # fmt: skip
 def test_what_cannot_be_used_is_refused_with_the_reason(
-    argv: tuple[str, ...], message: str, store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    argv: tuple[str, ...],
+    message: str,
+    store: Path,
+    int8_is_faster: None,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     np.save(tmp_path / "wide.npy", np.ones((2, 4, 5, 6), np.float32))
     np.save(tmp_path / "empty.npy", np.ones((0, 3), np.float32))
     np.save(tmp_path / "good.npy", np.ones((2, 3), np.float32))
+    items = np.random.default_rng(1).random((4, 3), np.float32)
+    for name, labels in {"few_labels": [1, 0], "high_label": [1, 0, 0, 9]}.items():
+        np.savez(tmp_path / f"{name}.npz", in0=items, labels=np.array(labels))
+    shutil.copytree(DIGITS, store / "digits")
+    (tmp_path / "named" / "cat").mkdir(parents=True)
     np.savez(tmp_path / "strange.npz", other=np.ones(3), further=np.ones(3))
     np.savez(
         tmp_path / "uneven.npz", pnnx_input_0=np.ones((4, 2), np.float32), pnnx_input_1=np.ones((6, 2), np.float32)
@@ -112,3 +126,66 @@ def test_a_share_is_a_number_between_0_and_1_or_per_cent(share: str, capsys: pyt
     with pytest.raises(SystemExit):
         main(["quantize", "linear", "--samples", "x.npy", f"--keep={share}"])
     assert "expected a share such as 99.9% or 0.999" in capsys.readouterr().err
+
+
+def test_labelled_arrays_tell_the_accuracy_before_and_after(
+    store: Path, int8_is_faster: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inputs = np.random.default_rng(1).random((9, 1, 3), np.float32)
+    graph = engine.load(store / "linear" / "1" / "model.pnnx.param")
+    classes = [int(engine.Session(graph, cache=None).run([each])[0].argmax()) for each in inputs]
+    labels = [classes[0], *((each + 1) % 2 for each in classes[1:])]  # the first label only is what the model finds
+    np.savez(tmp_path / "samples.npz", in0=inputs, labels=np.array(labels))
+    argv = ("linear", "--samples", "samples.npz", "--output", "out", "--keep", "0")
+    _, text, _ = quantized(*argv, "--json", capsys=capsys)
+    found = json.loads(text)["accuracy"]
+    assert (found["samples"], found["before"]) == (9, pytest.approx(1 / 9))
+    assert json.loads((tmp_path / "out" / "quantisation.json").read_text())["accuracy"] == found
+    _, text, _ = quantized(*argv, capsys=capsys)
+    assert "accuracy 11.11 % -> " in text and "on 9 labelled samples" in text and "95 % confidence" in text
+
+
+def test_a_folder_for_each_class_holds_labelled_pictures(
+    digits: Path, int8_is_faster: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for picture in (digits / "examples").glob("digit-*.png"):
+        folder = tmp_path / "pictures" / picture.name.split("-")[1]
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copy(picture, folder)
+    _, text, _ = quantized("digits", "--samples", "pictures", "--keep", "99%", "--json", capsys=capsys)
+    found = json.loads(text)
+    assert (found["samples"], found["accuracy"]["samples"], found["accuracy"]["before"]) == (20, 20, 1.0)
+    assert (digits / "2" / "quantisation.json").exists()
+
+
+def test_what_a_layer_would_cost_in_float32_is_told(
+    store: Path, int8_is_faster: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.save(tmp_path / "samples.npy", np.random.default_rng(1).random((5, 3), np.float32))
+    argv = ("linear", "--samples", "samples.npy", "--output", "out", "--keep", "0")
+    _, text, _ = quantized(*argv, capsys=capsys)
+    assert "+5 µs, -100.0 %" in text
+    (layer,) = json.loads(quantized(*argv, "--json", capsys=capsys)[1])["layers"]
+    assert (layer["restore_us"], layer["restore_share"]) == (5.0, 1.0)
+
+
+def test_recorded_requests_are_samples_by_item(
+    store: Path, int8_is_faster: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "recorded" / "linear" / "1"
+    folder.mkdir(parents=True)
+    for number, rows in enumerate((1, 4, 2)):
+        np.savez(folder / f"{number}.npz", in0=np.random.default_rng(number).random((rows, 3), np.float32))
+    argv = ("linear", "--record-dir", "recorded", "--output", "out", "--keep", "0", "--json")
+    assert json.loads(quantized(*argv, "--recorded", "2", capsys=capsys)[1])["samples"] == 6
+    assert json.loads(quantized(*argv, "--recorded", "100", capsys=capsys)[1])["samples"] == 7
+
+
+def test_files_of_the_version_are_copied_with_it(
+    digits: Path, int8_is_faster: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.savez(digits / "1" / "warmup.npz", in0=np.zeros((1, 1, 16, 16), np.float32))
+    quantized("digits", "--samples", str(digits / "examples"), "--keep", "99%", capsys=capsys)
+    assert {path.name for path in (digits / "2").iterdir()} == {
+        "model.pnnx.param", "model.pnnx.bin", "quantisation.json", "warmup.npz",
+    }  # fmt: skip

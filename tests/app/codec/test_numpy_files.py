@@ -169,3 +169,9 @@ def test_mutated_files_are_read_or_refused_in_words(data: st.DataObject, body: b
         read(mutated, SETTINGS)
     except ServiceError as error:
         assert error.status in (400, 413)
+
+
+def test_an_array_may_have_any_name() -> None:
+    arrays = {"file": X, "allow_pickle": X + 1, "a/b": X + 2}
+    loaded = np.load(io.BytesIO(write_npz(arrays)))
+    assert {name: loaded[name].tolist() for name in loaded.files} == {name: x.tolist() for name, x in arrays.items()}
