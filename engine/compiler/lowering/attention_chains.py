@@ -108,6 +108,7 @@ class _Search:
 
     lowering: Lowering
     first: RuntimeOperator
+    factors: list[RuntimeOperand] = field(default_factory=list)
     inner: list[RuntimeOperator] = field(default_factory=list)
     scale: float = 1.0
     scales: list[ChainScale] = field(default_factory=list)
@@ -122,6 +123,7 @@ class _Search:
         if scores is None or scores.rank < 2 or scores.dtype != FLOAT32 or not scores.size:
             return None
         self.batches.append(scores.sizes[:-2])
+        self.factors = [self._unscaled(each) for each in self.first.inputs]
         while len(self.inner) < MAX_STEPS:
             self.inner.append(op)
             operand, following = op.outputs[0], self._next(op)
@@ -171,7 +173,7 @@ class _Search:
         return user if not user.layer.dynamic or isinstance(user.definition, RESHAPES) else None
 
     def _ended(self, last: RuntimeOperator, weights: RuntimeOperand) -> Chain | None:
-        (query, columns), (first, value) = self.first.inputs, last.inputs
+        (query, columns), (first, value) = self.factors, last.inputs
         result, scores = self.lowering.spec(last.outputs[0]), self.lowering.spec(weights)
         if first is not weights or value is weights or result is None or scores is None:
             return None
@@ -194,6 +196,20 @@ class _Search:
             is_zero=self.is_zero,
             batches=(self.batches[0], self.batches[-1], finest),
         )
+
+    def _unscaled(self, factor: RuntimeOperand) -> RuntimeOperand:
+        """Return a factor of the scores before a multiplication by a number, which becomes part of the scale."""
+        op = factor.producer
+        term = None if op is None or self._next(op) is not self.first else self.lowering.term(op)
+        if op is None or term is None or not isinstance(term.tree, Apply) or term.tree.name not in ("mul", "div"):
+            return factor
+        first, second = term.tree.arguments
+        if len(op.inputs) != 1 or not isinstance(first, Operand) or not isinstance(second, Number):
+            return factor
+        if not self._follows(term.tree, op.inputs[0], op.inputs):
+            return factor
+        self.inner.append(op)
+        return op.inputs[0]
 
     def _takes(self, op: RuntimeOperator, operand: RuntimeOperand) -> bool:
         """Return whether an operator is a step of attention; record what it does."""

@@ -81,39 +81,38 @@ def test_other_turns_stay_turns(tmp_path: Path, sizes: list[int], order: list[in
     assert "nn.ChannelShuffle" not in _types(tmp_path, _shuffle(sizes, order), {"x": _random(2, 6, 3, 3)})
 
 
-def _attention(mask: np.ndarray | None, *, scale: float = 0.5, heads: int = 2) -> Any:
+def _attention(mask: np.ndarray | None, *, scale: float = 0.5, keys: bool = False) -> Any:
     nodes = [
         node("Transpose", ["k"], ["kt"], perm=[0, 1, 3, 2]),
         node("Mul", ["q", "s"], ["qs"]),
-        node("MatMul", ["qs", "kt"], ["p"]),
+        node("Div" if keys else "Identity", ["kt", "t"] if keys else ["kt"], ["ks"]),
+        node("MatMul", ["qs", "ks"], ["p"]),
         *([node("Add", ["p", "m"], ["a"])] if mask is not None else []),
         node("Softmax", ["a" if mask is not None else "p"], ["w"], axis=-1),
         node("MatMul", ["w", "v"], ["y"]),
     ]
-    weights = {"s": np.float32(scale)} | ({"m": mask} if mask is not None else {})
-    ports = [value("q", [1, 2, 3, 4]), value("k", [1, heads, 3, 4]), value("v", [1, heads, 3, 4])]
-    return model(nodes, ports, [value("y", None)], weights)
+    weights = {"s": np.float32(scale), "t": np.float32(1.7)} | ({"m": mask} if mask is not None else {})
+    return model(nodes, [value(name, [1, 2, 3, 4]) for name in "qkv"], [value("y", None)], weights)
 
 
 _CAUSAL = np.where(np.tri(3, dtype=bool), np.float32(0), np.float32(-np.inf))
 
 
 @pytest.mark.parametrize("mask", [None, _CAUSAL, _random(1, 2, 3, 3)], ids=["none", "causal", "stored"])
-@pytest.mark.parametrize("scale", [0.5, 0.3])
-def test_products_around_a_softmax_are_attention(tmp_path: Path, mask: np.ndarray | None, scale: float) -> None:
+@pytest.mark.parametrize("keys", [False, True])
+def test_scaled_products_around_a_softmax_are_one_kernel(tmp_path: Path, mask: np.ndarray | None, keys: bool) -> None:
     feeds = dict(zip("qkv", _random(3, 1, 2, 3, 4), strict=True))
-    assert _types(tmp_path, _attention(mask, scale=scale), feeds) == {"F.scaled_dot_product_attention": 1}
+    proto = _attention(mask, scale=0.3, keys=keys)
+    session = engine.Session(engine.load(save(tmp_path, proto)), threads=1, cache=None)
+    np.testing.assert_allclose(session.run(feeds)[0], expected(proto, feeds)[0], rtol=1e-4, atol=1e-5)
+    kernels = Counter(row.get("kernel") for row in session.describe()["operators"])
+    assert kernels["attention"] == 1 and not kernels["map"]
 
 
-def test_a_mask_that_leaves_a_row_nothing_is_added(tmp_path: Path) -> None:
-    """It gives NaN there; attention would give zeros."""
-    graph = engine.load(save(tmp_path, _attention(np.full((3, 3), -np.inf, np.float32))))
-    assert "F.scaled_dot_product_attention" not in {op.type for op in graph.operators}
-
-
-def test_heads_that_are_shared_stay_products(tmp_path: Path) -> None:
-    feeds = {"q": _random(1, 2, 3, 4), "k": _random(1, 1, 3, 4), "v": _random(1, 1, 3, 4)}
-    assert "F.scaled_dot_product_attention" not in _types(tmp_path, _attention(None, heads=1), feeds)
+def test_a_mask_that_leaves_a_row_nothing_gives_nan(tmp_path: Path) -> None:
+    feeds = dict(zip("qkv", _random(3, 1, 2, 3, 4), strict=True))
+    session = engine.Session(engine.load(save(tmp_path, _attention(np.full((3, 3), -np.inf, np.float32)))), threads=1)
+    assert np.isnan(session.run(feeds)[0]).all()
 
 
 def _norm(kind: str, weights: dict[str, np.ndarray], *, is_stored: bool, opset: int = 21, **attributes: Any) -> Any:
