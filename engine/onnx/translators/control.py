@@ -9,6 +9,7 @@ import numpy as np
 
 from engine.errors import ParameterError, ShapeError
 from engine.layers.onnx.control.control import common_spec
+from engine.layers.operands.axes import checked_axis
 from engine.onnx.translation.node import Node, Part
 from engine.onnx.translation.registry import translates
 from engine.onnx.translation.value import Value
@@ -123,7 +124,9 @@ def scan(node: Node) -> list[Value]:
     slices = [_slice(value, axis) for value, axis in zip(values[count:], axes, strict=False)]
     body = node.subgraph(proto, [*(_open(each) for each in values[:count]), *slices])
     results = [_same_kind(state, after) for state, after in zip(values[:count], body.results, strict=False)]
-    results += [UNKNOWN] * (len(node.outputs) - len(results))
+    stacked = body.results[count:]
+    places = node.numbers("scan_output_axes") or (0,) * len(stacked)
+    results += [_stacked(each, place) for each, place in zip(stacked, places, strict=False)]
     names = ("scan_input_axes", "scan_output_axes", "scan_input_directions", "scan_output_directions")
     return node.builder.add(
         "onnx.Scan",
@@ -184,8 +187,11 @@ def _same_kind(state: Value, after: object) -> object:
     return known if known is not UNKNOWN else UNKNOWN
 
 
-def _stacked(item: object) -> object:
-    return TensorSpec((None, *item.shape), item.dtype) if isinstance(item, TensorSpec) else UNKNOWN
+def _stacked(item: object, axis: int = 0) -> object:
+    if not isinstance(item, TensorSpec):
+        return UNKNOWN
+    place = checked_axis(axis, item.rank + 1)
+    return TensorSpec((*item.shape[:place], None, *item.shape[place:]), item.dtype)
 
 
 def _slice(value: Value, axis: int) -> object:
