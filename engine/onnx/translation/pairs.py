@@ -22,6 +22,7 @@ _NEWEST: Final = 1 << 16
 
 _OPERANDS: Final[Mapping[str, Sequence[str]]] = {
     "AffineGrid": ("theta", "size"),
+    "Attention": ("query", "key", "value", "attn_mask", "past_key", "past_value", "nonpad_kv_seqlen"),
     "CenterCropPad": ("input", "shape"),
     "Col2Im": ("input", "image_shape", "block_shape"),
     "ConstantOfShape": ("shape",),

@@ -12,10 +12,9 @@ import engine
 from engine import ParameterError, ShapeError, UnsupportedOperatorError
 from engine.layers import Annotations, bind, registry
 from engine.layers.convolution.conv import Conv
-from engine.layers.definition.layer import NO_ANNOTATIONS, Layer
+from engine.layers.definition.layer import Layer
 from engine.layers.pooling.pool import AvgPool
 from engine.layers.reduction.reduction import Mean, Sum
-from engine.tensor import TensorSpec
 
 F32 = np.dtype(np.float32)
 Square, Sqrt = (engine.registry[f"torch.{name}"].layer for name in ("square", "sqrt"))
@@ -241,13 +240,6 @@ def test_scales_of_a_convolution_are_one_or_one_a_channel(count: int, tmp_path: 
     head = "QLinearConv op 8 1 0 1 2 3 4 5 6 7 8 " + " ".join(f"#{k}={note}" for k, note in enumerate(notes))
     with pytest.raises(ShapeError, match=rf"w_scale does not fit: found \[{count}\], expected \[2\]"):
         graph(tmp_path, *inputs, head, "pnnx.Output out0 1 0 8")
-
-
-def test_lengths_of_keys_beside_keys_of_earlier_steps_are_refused() -> None:
-    specs = [TensorSpec((2, 3, 4, 5), F32)] * 5
-    attention = bind(registry["Attention"], n_inputs=6, params={}, attributes={}, annotations=NO_ANNOTATIONS).layer
-    with pytest.raises(ShapeError, match="lengths of padded keys beside keys of earlier steps"):
-        attention.infer(*specs, TensorSpec((2,), np.dtype(np.int64)))
 
 
 def test_bits_of_large_unsigned_numbers_are_all_kept() -> None:

@@ -5,30 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from engine import EngineError, TensorSpec
+from engine import EngineError
 from tests.engine.layers.refusals import build, refusal, tensor
-
-HEADS = tensor(2, 3, 4, 8)
-
-
-@pytest.mark.parametrize(
-    ("others", "message"),
-    [
-        ([tensor(4, 3, 4, 8)] * 2, "key does not fit: found [4, 3, 4, 8], expected a batch of 2"),
-        ([HEADS, tensor(5, 3, 4, 8)], "value does not fit: found [5, 3, 4, 8], expected a batch of 2"),
-        ([HEADS, HEADS, tensor(2, 3, 4, 12)],
-         "attn_mask does not fit: found [2, 3, 4, 12], expected one that broadcasts to [2, 3, 4, 4]"),
-        ([HEADS, HEADS, tensor()], "attn_mask does not fit: found [], expected one that broadcasts to [2, 3, 4, 4]"),
-        ([HEADS, HEADS, tensor(4, 4, dtype="complex64")],
-         "operand 'attn_mask' has the wrong dtype: found complex64, expected bool or floating or integer"),
-        ([HEADS, HEADS, tensor(2, 3, 5, 8), tensor(2, 3, 6, 8)],
-         "past does not fit: found [2, 3, 6, 8], expected [2, 3, 4, 8] but for the length"),
-        ([HEADS, HEADS, tensor(2, 3, 5), tensor(2, 3, 5)],
-         "past does not fit: found [2, 3, 5], expected [2, 3, 4, 8] but for the length"),
-    ],
-)  # fmt: skip
-def test_attention_whose_operands_do_not_fit_is_refused(others: list[TensorSpec], message: str) -> None:
-    assert refusal("Attention", HEADS, *others) == message
 
 
 def failure(type: str, *operands: object, **params: object) -> str:

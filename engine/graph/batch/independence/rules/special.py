@@ -15,7 +15,6 @@ from engine.layers.creation.scripted import RawTo
 from engine.layers.elementwise import cast, complex, identity, piecewise
 from engine.layers.linear import einsum
 from engine.layers.normalisation import norm
-from engine.layers.onnx.attention.attention import OnnxAttention
 from engine.layers.onnx.attention.grouped_attention import GroupQueryAttention
 from engine.layers.onnx.products.matmul import MatMulInteger
 from engine.layers.onnx.products.quantise import _Blocks
@@ -224,7 +223,6 @@ def _by_first_axis(*names: str, **ranks: int) -> Rule:
     return follow
 
 
-rule(OnnxAttention)(_by_first_axis("query", "key", "value", attn_mask=4, past_key=4, past_value=4, nonpad_kv_seqlen=1))
 rule(GroupQueryAttention)(
     _by_first_axis("query", "key", "value", "past_key", "past_value", "seqlens_k", "position_ids", attention_bias=4)
 )
