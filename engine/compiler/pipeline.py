@@ -241,7 +241,9 @@ class CompilePipeline:
         from engine.compiler.lowering import Lowering, lower
         from engine.compiler.lowering.containers import flattened_outputs
         from engine.compiler.lowering.low_precision import LowPrecision, low_precision_of
+        from engine.compiler.measuring.tiles import checked
 
+        host = checked(host)
         graph, given = self.optimised(specs, host, progress), self._taken
         if self._flat is None:
             self._flat = (

@@ -48,8 +48,9 @@ ALLOWED: dict[str, set[str]] = {
     "engine.options": {"engine.errors", "engine.passes"},
     "engine.profiling": {"engine.graph"},
     "engine.compiler.codegen.ir": {"engine.ir"},
-    "engine.compiler.codegen.host": {"engine.errors"},
+    "engine.compiler.codegen.host": {"engine.errors", "engine.compiler.codegen.tile_permission"},
     "engine.compiler.codegen.loader": {"engine.errors"},
+    "engine.compiler.codegen.tile_permission": set(),
     "engine.compiler.codegen.memory_release": set(),
     "engine.compiler.codegen.object_code": {"engine.errors"}
     | {"engine.compiler.codegen.host", "engine.compiler.codegen.memory_release", "engine.compiler.codegen.loader"},

@@ -13,6 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
+from engine.compiler.codegen.tile_permission import may_use_tiles
 from engine.errors import CompileError
 
 # Cost up to which a byte of the last-level cache delays no kernel.
@@ -181,11 +182,14 @@ _FURTHER = {
         "avx512vnni": ",+avx512vnni,+fast-dpwssd",
         "avx512bf16": ",+avx512bf16",
         "avx512vbmi": ",+avx512vbmi",
+        "amx-int8": ",+amx-tile,+amx-int8",
+        "amx-bf16": ",+amx-tile,+amx-bf16",
     },
     "avx2": {"avxvnni": ",+avxvnni,+fast-dpwssd"},
 }
 # LLVM's names of features -> those of Linux, where they differ.
 _LINUX_NAMES = {"avx512vnni": "avx512_vnni", "avx512bf16": "avx512_bf16", "avxvnni": "avx_vnni"}
+_LINUX_NAMES |= {"amx-int8": "amx_int8", "amx-bf16": "amx_bf16"}
 
 
 def detect() -> Host:
@@ -215,7 +219,9 @@ def further_features() -> str:
 
 def _further(name: str, has: Mapping[str, bool]) -> str:
     rows = _FURTHER.get(name, {}).items()
-    return "".join(text for each, text in rows if has.get(each) or has.get(_LINUX_NAMES.get(each, each)))
+    found = {each: text for each, text in rows if has.get(each) or has.get(_LINUX_NAMES.get(each, each))}
+    are_tiles_allowed = any("+amx" in text for text in found.values()) and may_use_tiles()
+    return "".join(text for text in found.values() if are_tiles_allowed or "+amx" not in text)
 
 
 def supports(name: str) -> bool:

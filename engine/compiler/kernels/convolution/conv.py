@@ -168,6 +168,7 @@ class Conv(Convolution):
     def emit(self, module: Module) -> None:
         functions = {panel: self.write_tile(module, panel) for panel in dict.fromkeys(self.panels)}
         f, (image, weights, *addresses), chunk = start(module, self, 3 + len(self.epilogue.operands))
+        self.begin(f)
         target = Target.of(f, self.epilogue, self.target, addresses)
         tiles, panels = self.grid.ranges(f, chunk)
         with f.loop(*panels) as each_panel:
@@ -185,7 +186,14 @@ class Conv(Convolution):
                 arguments = [at, weight, *ahead, *clipped, *target.at(n, h, w, channel).addresses]
                 for each in cases(f, panel, self.panels):
                     f.call(functions[each], arguments)
+        self.end(f)
         f.finish()
+
+    def begin(self, f: Function) -> None:
+        """Emit what comes before the tiles of a chunk."""
+
+    def end(self, f: Function) -> None:
+        """Emit what comes after the tiles of a chunk."""
 
     def first_input(self, f: Function, group: Index, panel: Index) -> Index:
         """Return the first input channel that a panel of a group reads."""

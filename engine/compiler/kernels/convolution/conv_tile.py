@@ -236,11 +236,16 @@ class TileWriter:
         return result
 
     def _finish_all(self, sums: Value, totals: Sequence[Value], target: Target) -> None:
-        """Store the sums to the stack, then apply the epilogue pixel by pixel."""
+        """Store the sums to the stack, then apply the epilogue."""
         f, code = self.f, self.code
         for index, pixel in enumerate(self._pixels(totals)):
             for value, first in zip(pixel, code.starts, strict=True):
                 f.store(value, f.at(sums, index * code.width + first))
+        self.apply_epilogue(sums, target)
+
+    def apply_epilogue(self, sums: Value, target: Target) -> None:
+        """Apply the epilogue to sums on the stack, pixel by pixel."""
+        f, code = self.f, self.code
         with f.loop(0, code.rows) as row, f.loop(0, code.columns) as column:
             at = f.at(sums, f.mul(f.add(f.mul(row.index, code.columns), column.index), code.width))
             pixel = load_panel(f, at, code.panel, is_padded=True)

@@ -32,6 +32,8 @@ class Arithmetic:
         image, weight: dtypes of the numbers in the two factors; of single numbers, the kernel's own float instead.
         sums: LLVM type of a sum; empty for the kernel's own float.
         speed: of direct convolutions, relative to float32.
+        tiles: instruction of AMX for it, in LLVM; empty if there is none.
+        tile_feature: LLVM's feature with that instruction.
     """
 
     numbers: int
@@ -41,6 +43,16 @@ class Arithmetic:
     weight: DType = np.dtype(np.float32)
     sums: str = ""
     speed: float = 1.0
+    tiles: str = ""
+    tile_feature: str = ""
+
+    def has_tiles(self, host: Host) -> bool:
+        """Return whether a host multiplies these words in tile registers."""
+        return bool(self.tiles) and self.tile_feature in host.features
+
+    def speed_on(self, host: Host) -> float:
+        """Return the speed of direct convolutions on a host, relative to float32."""
+        return _TILE_SPEED if self.has_tiles(host) else self.speed
 
     def words_of(self, weight: Array) -> Array:
         """Return weights (O, I, ...) as words (O, words, ...), the last one filled with zeros."""
@@ -74,6 +86,8 @@ def joined(f: Function, numbers: Sequence[Value], size: int) -> Value:
     return from_bits(f, word)
 
 
+# Speed of direct convolutions in tile registers, relative to float32; their products alone are 16 times as fast.
+_TILE_SPEED: Final = 5.0
 # By vector width in words: the x86 instruction that multiplies 16-bit pairs and adds the two products.
 _PAIRS = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}
 # The same for instructions of AVX-512 that also add to an accumulator.
@@ -183,7 +197,16 @@ def _low(f: Function, words: Value) -> Value:
 ARITHMETIC: Final[Mapping[Words, Arithmetic]] = {
     "float": Arithmetic(1, lambda host: Function.fma, lambda host: host),
     "int16": Arithmetic(2, _pairs, _tiling_pairs, np.dtype(np.int16), np.dtype(np.int16), "i32"),
-    "int8": Arithmetic(4, _bytes, _tiling_pairs, np.dtype(np.uint8), np.dtype(np.int8), "i32"),
+    "int8": Arithmetic(
+        4,
+        _bytes,
+        _tiling_pairs,
+        np.dtype(np.uint8),
+        np.dtype(np.int8),
+        "i32",
+        tiles="tdpbusd",
+        tile_feature="+amx-int8",
+    ),
     # The instruction of AVX512-BF16 takes subnormal numbers as 0.
     "bfloat16": Arithmetic(
         2,
@@ -192,5 +215,7 @@ ARITHMETIC: Final[Mapping[Words, Arithmetic]] = {
         BFLOAT16,
         BFLOAT16,
         speed=1.8,
+        tiles="tdpbf16ps",
+        tile_feature="+amx-bf16",
     ),
 }

@@ -12,6 +12,7 @@ from engine.compiler.kernels.convolution.depthwise_tile import choose_tile as ch
 from engine.compiler.kernels.convolution.dots import DotConv, choose_dot_tile
 from engine.compiler.kernels.convolution.dots import is_faster as are_dots_faster
 from engine.compiler.kernels.convolution.grouped import GroupedConv, PackedGroups, choose_grouped_tile, is_faster
+from engine.compiler.kernels.convolution.matrix_conv import in_tiles
 from engine.compiler.kernels.convolution.tiles import PANEL_SIZES, choose_tile
 from engine.compiler.kernels.kernel import Convolution, Strides
 from engine.compiler.kernels.products.arithmetic import ARITHMETIC
@@ -58,7 +59,7 @@ def kernel_of(
             return dots
     filtering = winograd_filtering(context, parameters, weight, shape) if parameters.words == "float" else None
     if filtering is None:
-        return direct(*given, size=size)
+        return in_tiles(direct(*given, size=size))
     images, down, across = hint(_of_one_phase(shape, parameters))
     sizes = down, across, weight.shape[1], channels, images
     kernel = Winograd(
@@ -164,7 +165,7 @@ def winograd_filtering(
     offered = offered_for(parameters.kernel, stride, hint(shape[3] // dilation), is_even=is_even)
     if not offered:
         return None
-    speed = ARITHMETIC[parameters.words].speed
+    speed = ARITHMETIC[parameters.words].speed_on(context.host)
     sizes = rows, columns, weight.shape[1], channels, n
     return choose_filtering(context.host, offered, *sizes, planes=parameters.planes, speed=speed)
 

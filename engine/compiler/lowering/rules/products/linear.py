@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from engine.compiler.kernels.convolution.matrix_conv import in_tiles
 from engine.compiler.kernels.expr import Operand, apply
 from engine.compiler.kernels.kernel import Strides
 from engine.compiler.kernels.products.arithmetic import Words
@@ -81,7 +82,7 @@ def linear_step(
     parameters = ConvParameters(kernel=(1, 1), words=words)
     source, target = Strides(0, 0, rows.strides[0]), dense_strides(result.image)
     plain = direct(context, result, parameters, filters, source, target)
-    kernel = dots_of(context, plain) or plain
+    kernel = dots_of(context, plain) or in_tiles(plain)
     packed = context.lowering.packed(kernel.packing, (filters, bias), lambda: kernel.pack(flat_filters(filters), bias))
     return result.step(kernel, [rows, packed])
 
