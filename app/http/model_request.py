@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeAlias
+
+from starlette.datastructures import State
 
 from app.errors import InvalidRequestError
 from app.messages import cut
@@ -84,6 +86,10 @@ class ModelRequest(Protocol):
         Raises:
             ServiceError: as ``work_item``, or the request would be refused anyway.
         """
+
+
+# Creates the model request of a head from the state of the app.
+RequestFactory: TypeAlias = Callable[[State], ModelRequest]
 
 
 async def answer(plane: DataPlane, model_request: ModelRequest, body: bytearray) -> Reply:

@@ -25,7 +25,7 @@ from app.codec.parse import JSON, NPY, NPZ, PNG, parse, reads_all
 from app.errors import InvalidRequestError, NotAcceptableError, ServiceError
 from app.hooks.request import HookRequest
 from app.http.body import INLINE_BYTES, dataplane, encoding_of, first_headers, respond
-from app.http.model_request import Reply, WorkItem, read_limit
+from app.http.model_request import Reply, RequestFactory, WorkItem, read_limit
 from app.http.schemas import infer_documentation
 from app.messages import brief, cut, did_you_mean
 from app.models.registry.version import Version
@@ -79,9 +79,19 @@ async def infer_model(request: Request, name: str) -> Response:
 
 
 async def _answer(request: Request, name: str | None) -> Response:
-    plane = dataplane(request)
     query = request.query_params if request.scope["query_string"] else {}
-    return await respond(request, plane, InferModelRequest(plane, InferHead.of(first_headers(request), query, name)))
+    create = read_head(name, first_headers(request), query)
+    return await respond(request, dataplane(request), create(request.app.state))
+
+
+def read_head(name: str | None, headers: Mapping[bytes, bytes], query: Mapping[str, str]) -> RequestFactory:
+    """Read the head of a request; ``name`` is the model in the path.
+
+    Raises:
+        ServiceError: it requests something that does not exist.
+    """
+    head = InferHead.of(headers, query, name)
+    return lambda state: InferModelRequest(state.dataplane, head)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

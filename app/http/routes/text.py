@@ -14,6 +14,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 import numpy as np
 from fastapi import APIRouter
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from starlette.datastructures import State as AppState
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -22,8 +23,8 @@ from app.codec.json_body import parse_json
 from app.codec.texts import read_texts, text_inputs
 from app.errors import InputMismatchError, InvalidRequestError, RequestTooLargeError, ServiceError
 from app.http.body import BodyRequest, dataplane, first_headers, read_body, respond, until_disconnect
-from app.http.model_request import Reply, read_limit
-from app.http.responses import ChargedResponse, json_response
+from app.http.model_request import ModelRequest, Reply, RequestFactory, read_limit
+from app.http.responses import ChargedResponse, error_response, json_response
 from app.messages import cut, explain_validation, quoted
 from app.models.registry.version import State, Version
 from app.models.request import InferRequest
@@ -301,15 +302,16 @@ def with_openai_errors(handler: Handler) -> Handler:
         try:
             return await handler(request)
         except ServiceError as error:
-            return json_response(openai_error(error), error.status, error.headers)
+            return openai_error_response(error)
 
     return handle
 
 
-def openai_error(error: ServiceError) -> dict[str, Any]:
-    """Return the body of an error in OpenAI's form."""
+def openai_error_response(error: ServiceError) -> Response:
+    """Return an error in OpenAI's form."""
     kind = "invalid_request_error" if error.status < 500 else "server_error"
-    return {"error": {"message": error.message, "type": kind, "param": None, "code": error.code}}
+    body = {"error": {"message": error.message, "type": kind, "param": None, "code": error.code}}
+    return json_response(body, error.status, error.headers)
 
 
 def _documentation(body_type: type[BaseModel], summary: str) -> dict[str, Any]:
@@ -318,28 +320,52 @@ def _documentation(body_type: type[BaseModel], summary: str) -> dict[str, Any]:
     return {"summary": summary, "openapi_extra": {"requestBody": {"required": True, "content": content}}}
 
 
-async def _run(request: Request, body_type: type[TextBody]) -> Response:
-    plane = dataplane(request)
+# Paths of requests that run a model, with their bodies and what they are.
+BODIES: Final[Mapping[str, tuple[type[TextBody], str]]] = {
+    "/v1/embeddings": (EmbeddingsBody, "Embeddings of texts, as OpenAI's"),
+    "/v1/rerank": (RerankBody, "Documents by relevance, as Cohere's and Jina's"),
+    "/embed": (EmbedBody, "Embeddings of texts, as text-embeddings-inference's"),
+    "/": (InputsBody, "Embeddings or classes of texts, as text-embeddings-inference's"),
+    "/rerank": (RerankTextsBody, "Texts by relevance, as text-embeddings-inference's"),
+    "/predict": (PredictBody, "Classes of texts, as text-embeddings-inference's"),
+}
+_OPENAI: Final = "/v1/"
 
-    def resolve(parsed: TextBody) -> tuple[Version, InferRequest, Callable[[Answer], Reply]]:
-        return find_version(plane, parsed.model, parsed.TASKS), parsed.request(), parsed.reply
 
+def read_head(path: str, headers: Mapping[bytes, bytes], query: Mapping[str, str] | None = None) -> RequestFactory:
+    """Read the head of a request to a path of ``BODIES``. The query is ignored."""
+    body_type, _ = BODIES[path]
     read = partial(_parsed, body_type=body_type)
-    return await respond(request, plane, BodyRequest(plane, first_headers(request), read, resolve))
+
+    def create(state: AppState) -> ModelRequest:
+        plane: DataPlane = state.dataplane
+
+        def resolve(parsed: TextBody) -> tuple[Version, InferRequest, Callable[[Answer], Reply]]:
+            return find_version(plane, parsed.model, parsed.TASKS), parsed.request(), parsed.reply
+
+        return BodyRequest(plane, headers, read, resolve)
+
+    return create
 
 
-@router.post("/v1/embeddings", **_documentation(EmbeddingsBody, "Embeddings of texts, as OpenAI's"))
-@with_openai_errors
-async def embeddings(request: Request) -> Response:
-    """For models with task embedding."""
-    return await _run(request, EmbeddingsBody)
+def error_form(path: str) -> Callable[[ServiceError], Response]:
+    """Return the function that makes an answer of an error on a path."""
+    return openai_error_response if path.startswith(_OPENAI) else error_response
 
 
-@router.post("/v1/rerank", **_documentation(RerankBody, "Documents by relevance, as Cohere's and Jina's"))
-@with_openai_errors
-async def rerank(request: Request) -> Response:
-    """For models with task rerank."""
-    return await _run(request, RerankBody)
+def _handler(path: str) -> Handler:
+    async def handle(request: Request) -> Response:
+        create = read_head(path, first_headers(request))
+        return await respond(request, dataplane(request), create(request.app.state))
+
+    return with_openai_errors(handle) if path.startswith(_OPENAI) else handle
+
+
+for _path, (_body, _summary) in BODIES.items():
+    _tasks = " or ".join(_body.TASKS)
+    router.post(_path, **_documentation(_body, _summary), description=f"For models with task {_tasks}.")(
+        _handler(_path)
+    )
 
 
 @router.get("/v1/models", summary="Models, as OpenAI's")
@@ -349,30 +375,6 @@ async def models(request: Request) -> Response:
     entries = [entry for entry in dataplane(request).store.entries if entry.state is State.READY]
     data = [{"id": entry.name, "object": "model", "created": 0, "owned_by": "pnnx-serve"} for entry in entries]
     return json_response({"object": "list", "data": data})
-
-
-@router.post("/embed", **_documentation(EmbedBody, "Embeddings of texts, as text-embeddings-inference's"))
-async def embed(request: Request) -> Response:
-    """For models with task embedding."""
-    return await _run(request, EmbedBody)
-
-
-@router.post("/", **_documentation(InputsBody, "Embeddings or classes of texts, as text-embeddings-inference's"))
-async def inputs(request: Request) -> Response:
-    """For models with task embedding or text-classification."""
-    return await _run(request, InputsBody)
-
-
-@router.post("/rerank", **_documentation(RerankTextsBody, "Texts by relevance, as text-embeddings-inference's"))
-async def rerank_texts(request: Request) -> Response:
-    """For models with task rerank."""
-    return await _run(request, RerankTextsBody)
-
-
-@router.post("/predict", **_documentation(PredictBody, "Classes of texts, as text-embeddings-inference's"))
-async def predict(request: Request) -> Response:
-    """For models with task text-classification."""
-    return await _run(request, PredictBody)
 
 
 @router.post("/tokenize", **_documentation(TokenizeBody, "Tokens of texts"))

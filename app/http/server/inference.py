@@ -5,23 +5,26 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final, NamedTuple
 
 from starlette.datastructures import QueryParams, State
+from starlette.responses import Response
 
 from app.errors import RetryLaterError, ServiceError
 from app.http import responses
 from app.http.access import AccessPolicy
 from app.http.body import INLINE_BYTES, STEP, body_too_late, check_announced, check_length, client_disconnected, unread
 from app.http.middleware import GONE, Exchange
-from app.http.model_request import ModelRequest, Reply, WorkItem
-from app.http.routes import infer
+from app.http.model_request import ModelRequest, Reply, RequestFactory, WorkItem
+from app.http.routes import infer, text
 from app.http.server.asgi import AsgiRequest
 from app.http.server.connection import Connection
 from app.http.server.messages import Head, Headers, Pieces, Request
 from app.http.server.web_socket import WebSocketRequest, stream_model
 from app.http.v2.app import error_response as v2_error_response
-from app.http.v2.infer import V2Head, V2ModelRequest
+from app.http.v2.infer import read_head as v2_read_head
 from app.memory.machine import uninitialised
 from app.memory.reservation import Reservation
 from app.serving.dataplane import DataPlane
@@ -36,29 +39,32 @@ _DROPPED_BYTES: Final = 1 << 20
 class Target(NamedTuple):
     """Path of a request that runs a model.
 
-    number: version, in V2 paths.
     route: template of the path.
+    read: reads the headers and the query of a request.
+    error_response: returns an error in the form of the protocol.
     """
 
-    name: str | None
-    number: str | None
-    is_v2: bool
     route: str
+    read: Callable[[Mapping[bytes, bytes], Mapping[str, str]], RequestFactory]
+    error_response: Callable[[ServiceError], Response] = responses.error_response
 
 
 def find(method: str, path: str) -> Target | None:
     """Return the target of a request that runs a model, or None for any other request."""
+    if method == "POST" and path in text.BODIES:
+        return Target(path, partial(text.read_head, path), text.error_form(path))
     if not path.endswith(infer.ENDING) or method not in infer.METHODS:
         return None
     match path.split("/"):
         case ["", "models", name, _] if name:
-            return Target(name, None, False, infer.MODEL_PATH)
+            return Target(infer.MODEL_PATH, partial(infer.read_head, name))
         case ["", _]:
-            return Target(None, None, False, infer.ENDING)
+            return Target(infer.ENDING, partial(infer.read_head, None))
         case ["", "v2", "models", name, _] if name and method == "POST":
-            return Target(name, None, True, "/v2/models/{name}/infer")
+            return Target("/v2/models/{name}/infer", partial(v2_read_head, name, None), v2_error_response)
         case ["", "v2", "models", name, "versions", number, _] if name and number and method == "POST":
-            return Target(name, number, True, "/v2/models/{name}/versions/{version}/infer")
+            route = "/v2/models/{name}/versions/{version}/infer"
+            return Target(route, partial(v2_read_head, name, number), v2_error_response)
     return None
 
 
@@ -102,16 +108,9 @@ class Service:
                 raise fault
         if head.parsed is None:
             headers = dict(reversed(head.headers))  # the first of each name
-            if target.is_v2:
-                head.parsed = V2Head.of(headers, target.name or "", target.number)
-            else:
-                head.parsed = infer.InferHead.of(headers, QueryParams(head.query) if head.query else {}, target.name)
-        if isinstance(head.parsed, V2Head):
-            return V2ModelRequest(
-                self.plane, head.parsed, self._state.shared_memory, self._state.runtime_settings.trace
-            )
-        assert isinstance(head.parsed, infer.InferHead)
-        return infer.InferModelRequest(self.plane, head.parsed)
+            head.parsed = target.read(headers, QueryParams(head.query) if head.query else {})
+        create: RequestFactory = head.parsed
+        return create(self._state)
 
 
 class InferenceRequest(Request):
@@ -264,7 +263,7 @@ class InferenceRequest(Request):
         left = self._connection.left
         if left is None or left > _DROPPED_BYTES:
             self.keeps_alive = False
-        response = v2_error_response(error) if self._target.is_v2 else responses.error_response(error)
+        response = self._target.error_response(error)
         self._send(response.status_code, response.raw_headers, (bytes(response.body),))
 
     def _send(self, status: int, headers: Headers, pieces: Pieces) -> None:

@@ -49,7 +49,7 @@ class Head:
         self.headers: list[tuple[bytes, bytes]] = []
         self.length: int | None = 0
         self.expects = self.keeps_alive = False
-        self.parsed: object = None
+        self.parsed: Any = None
 
     def check(self, settings: Settings) -> None:
         """Interpret the complete head, and refuse what RFC 9112 requires a server to refuse.

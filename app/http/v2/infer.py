@@ -14,7 +14,7 @@ from starlette.responses import Response
 from app.codec.message import read_version
 from app.errors import InvalidRequestError, RequestTooLargeError
 from app.http.body import INLINE_BYTES, dataplane, encoding_of, first_headers, respond
-from app.http.model_request import Reply, WorkItem, read_limit
+from app.http.model_request import Reply, RequestFactory, WorkItem, read_limit
 from app.keys import client_of, read_key
 from app.memory.reservation import charge
 from app.protocol.v2.inputs import prepare, request_deadline
@@ -36,9 +36,21 @@ _LENGTH: Final = HEADER_LENGTH.encode()
 
 async def infer(request: Request) -> Response:
     """Run a model."""
-    plane, state, named = dataplane(request), request.app.state, request.path_params
-    head = V2Head.of(first_headers(request), named["name"], named.get("version"))
-    return await respond(request, plane, V2ModelRequest(plane, head, state.shared_memory, state.runtime_settings.trace))
+    named = request.path_params
+    create = read_head(named["name"], named.get("version"), first_headers(request))
+    return await respond(request, dataplane(request), create(request.app.state))
+
+
+def read_head(
+    name: str, number: str | None, headers: Mapping[bytes, bytes], query: Mapping[str, str] | None = None
+) -> RequestFactory:
+    """Read the head of a request; ``name`` and ``number`` are model and version in the path. The query is ignored.
+
+    Raises:
+        InvalidRequestError: an invalid time limit or version.
+    """
+    head = V2Head.of(headers, name, number)
+    return lambda state: V2ModelRequest(state.dataplane, head, state.shared_memory, state.runtime_settings.trace)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
