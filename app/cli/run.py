@@ -35,7 +35,8 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
     settings = files.without_limits(settings)
     found, model = load_any(args.model, settings)
     pictures = files.find_pictures(args.image)
-    inputs = files.read_inputs(args.input, pictures, model.signature, settings)
+    sounds = files.find_sounds(args.sound)
+    inputs = files.read_inputs(args.input, pictures, model.signature, settings, sounds)
     if isinstance(model, Model) and _is_exported(
         model, inputs
     ):  # compile with progress shown, rather than silently within the run
@@ -43,7 +44,8 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
             model.compile(progress=show)
     request = InferRequest(
         decode=lambda _: inputs,
-        outputs=True if isinstance(model, Model) else None,
+        # Outputs for sounds of several lengths cannot be joined.
+        outputs=True if isinstance(model, Model) and (args.output is not None or not sounds) else None,
         draw=args.draw is not None,
         parameters={} if args.top_k is None else {"top_k": args.top_k},
     )
@@ -56,7 +58,9 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
     if args.json:
         write_json(_plain(result, found.name, _backend(model)))
     else:
-        sys.stdout.write(report(result, pictures, f"{found.name} · {_backend(model)} back end", _writer(model)))
+        sys.stdout.write(
+            report(result, pictures or sounds, f"{found.name} · {_backend(model)} back end", _writer(model))
+        )
     return 0
 
 

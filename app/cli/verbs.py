@@ -77,6 +77,9 @@ def _run(parser: ArgumentParser) -> None:
         metavar="FILE",
         help="picture or folder of pictures; several form a batch",
     )
+    parser.add_argument(
+        "--sound", action="extend", nargs="+", default=[], metavar="FILE", help="sound or folder of sounds"
+    )
     parser.add_argument("--output", metavar="FILE", help="save all outputs in this .npz file")
     parser.add_argument("--draw", metavar="FILE", help="save the picture with its predictions as this .png file")
     parser.add_argument("--top-k", type=int, metavar="CLASSES", help="number of classes returned, highest score first")
@@ -318,6 +321,7 @@ Needs the extra [ray]. More options, such as replicas of single models, go into 
         summary="run a model once, without a server",
         examples="""  pnnx-serve run digits --image seven.png
   pnnx-serve run faces --image party.jpg --draw found.png
+  pnnx-serve run keywords --sound stop.flac
   pnnx-serve run resnet18.pnnx.param --input x.npy --output y.npz
   pnnx-serve run two_inputs.pnnx.param --input in1=b.npy --input in0=a.npy
 """,

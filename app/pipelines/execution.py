@@ -21,7 +21,7 @@ from app.pipelines.crops import crop_box, crop_polygon
 from app.pipelines.items import Item, first_ones, holds, prediction
 from app.pipelines.plan import ROOT, Level, Plan, PlannedStep, Source
 from app.signature import Input, Inputs
-from app.sound.sound import Sounds
+from app.sound.sound import MAX_SOUNDS, Recording, Sounds
 from app.text.text import Text, Texts
 
 _POLYGON: Final = "polygon"
@@ -39,7 +39,7 @@ class Execution:
     Args:
         plan: the steps.
         models: their models, as they were when the request arrived.
-        inputs: inputs of the request; pictures that several steps read are decoded.
+        inputs: inputs of the request; pictures and sounds that several steps read are decoded.
         parameters: parameters of the request, by step.
         wanted: outputs that the answer has.
         max_items: most predictions of a picture that a step runs on.
@@ -109,11 +109,11 @@ class Execution:
         self._keep_outputs(step, model, parts)
         if step.found_level != step.level:
             self._items[step.found_level] = [
-                Item(found, item.index, item) for item in level for found in item.fields[step.name] or ()
+                Item(found, item.index, item) for item in level for found in step.rows(item.fields[step.name])
             ]
 
     def _is_chosen(self, step: PlannedStep, item: Item) -> bool:
-        """Return whether a step runs on an item; its picture is cropped if so."""
+        """Return whether a step runs on an item; its picture or sound is cut if so."""
         for condition in step.conditions:
             if not holds(condition, prediction(item, step.level, self._steps[condition.step])):
                 return False
@@ -127,19 +127,24 @@ class Execution:
             return True
         crop = self._cropped(step, item)
         if crop is not None:
-            item.pictures[step.name] = crop
+            item.contents[step.name] = crop
         return crop is not None
 
-    def _cropped(self, step: PlannedStep, item: Item) -> PictureSource | None:
-        """Return the crop of the picture at an item, or None if it is empty."""
+    def _cropped(self, step: PlannedStep, item: Item) -> PictureSource | Recording | None:
+        """Return the crop of the picture, or the part of the sound, at an item; None if it is empty."""
         assert step.crop is not None and item.parent is not None  # boxes have a picture
         name, field_name = step.crop.step or "", step.crop.field
+        whole = item.parent.contents[name]
+        if isinstance(whole, Recording):
+            margin_s = step.config.margin * (item.fields["end"] - item.fields["start"])
+            start_s, end_s = item.fields["start"] - margin_s, item.fields["end"] + margin_s
+            return whole.cut(start_s, end_s, f"a part for '{step.name}'")
         where = item.fields.get(field_name)
         if where is None:
             raise ConfigError(f"crop: the predictions of step '{name}' have no {field_name}")
         make: Any = crop_polygon if field_name == _POLYGON else crop_box
         found: PictureSource | None = make(
-            item.parent.pictures[name], where, step.config.margin, self._turn(step, item), f"a crop for '{step.name}'"
+            whole, where, step.config.margin, self._turn(step, item), f"a crop for '{step.name}'"
         )
         return found
 
@@ -152,14 +157,16 @@ class Execution:
         return _ANGLES.get(str(found.get(_LABEL)), 0) if score >= turn.score else 0
 
     def _chunks(self, step: PlannedStep, model: Servable, items: list[Item]) -> Iterator[list[Item]]:
-        """Yield the items of each run: those of the request together, crops in batches of similar shape."""
+        """Yield the items of each run: those of the request together, crops of pictures in batches of similar shape."""
         if step.level == ROOT:
             if items:
                 yield items
             return
-        if step.crop is not None:
-            items = sorted(items, key=lambda item: _aspect(item.pictures[step.name]))
         most = model.run_items
+        if step.cuts_sounds:
+            most = min(most, MAX_SOUNDS)
+        elif step.crop is not None:
+            items = sorted(items, key=lambda item: _aspect(item.contents[step.name]))
         yield from (items[start : start + most] for start in range(0, len(items), most))
 
     def _run_chunk(
@@ -167,7 +174,8 @@ class Execution:
     ) -> InferResult:
         inputs: Inputs = {source.port.name: self._value(step, source, items) for source in step.sources}
         if step.crop_port is not None:
-            inputs[step.crop_port] = tuple(item.pictures[step.name] for item in items)
+            parts: Any = tuple(item.contents[step.name] for item in items)
+            inputs[step.crop_port] = Sounds(parts) if step.cuts_sounds else parts
         names = self._needed(step.name)
         request = InferRequest(
             decode=lambda _: inputs,
@@ -210,11 +218,11 @@ class Execution:
             return value if len(items) == len(self._items[ROOT]) else value[indices]
         if isinstance(value, Texts):
             return Texts(tuple(value.items[index] for index in indices))
-        if isinstance(value, Sounds):
-            return Sounds(tuple(value.items[index] for index in indices))
+        parts: Any = value.items if isinstance(value, Sounds) else value
         for item in items:
-            item.pictures[step.name] = value[item.index]
-        return tuple(value[index] for index in indices)
+            item.contents[step.name] = parts[item.index]
+        chosen = tuple(parts[index] for index in indices)
+        return Sounds(chosen) if isinstance(value, Sounds) else chosen
 
     def _needed(self, step: str) -> tuple[str, ...]:
         """Return the outputs of a step's model that other steps or the answer need."""
@@ -269,9 +277,9 @@ def _count(value: Input) -> int:
     return len(value.items) if isinstance(value, (Sounds, Texts)) else len(value)
 
 
-def _aspect(picture: PictureSource) -> float:
+def _aspect(picture: Any) -> float:
     width, height = picture.open(max_pixels=1 << 62).size
-    return width / height
+    return float(width / height)
 
 
 def _empty(model: Servable, name: str) -> NDArray[Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from app.images.decoded import PictureSource
 from app.pipelines.plan import Condition, Level, PlannedStep
+from app.sound.sound import Recording
 
 
 @dataclass(slots=True, eq=False)
@@ -19,14 +20,14 @@ class Item:
         index: position among the request's items, or that of its outermost parent.
         parent: item of the level above.
         rows: its row in the outputs of each step.
-        pictures: the picture that each step took of it.
+        contents: the picture or sound that each step took of it.
     """
 
     fields: dict[str, Any]
     index: int
     parent: Item | None = None
     rows: dict[str, int] = field(default_factory=dict)
-    pictures: dict[str, PictureSource] = field(default_factory=dict)
+    contents: dict[str, PictureSource | Recording] = field(default_factory=dict)
 
     def above(self, levels: int) -> Item:
         """Return the item so many levels above."""
@@ -48,9 +49,7 @@ def prediction(item: Item, level: Level, step: PlannedStep) -> dict[str, Any] | 
     if step.found_level != step.level and step.found_level == level[: len(step.found_level)]:
         return item.above(len(level) - len(step.found_level)).fields
     found = item.above(len(level) - len(step.level)).fields.get(step.name)
-    if isinstance(found, list):
-        found = found[0] if found else None
-    return found
+    return next(iter(step.rows(found)), None)
 
 
 def holds(condition: Condition, found: dict[str, Any] | None) -> bool:

@@ -18,7 +18,7 @@ from app.errors import (
     ServiceError,
 )
 from app.hooks.hooks import Hooks
-from app.images.decoded import decode_once
+from app.images.decoded import decode_once as decode_picture
 from app.messages import cut, did_you_mean, quoted
 from app.models.request import InferRequest, InferResult, requested_outputs
 from app.models.sequences import Sequences
@@ -31,7 +31,9 @@ from app.pipelines.nesting import Parts, check_nesting
 from app.pipelines.plan import Plan, make_plan
 from app.scheduling.job import RunSpec, Work
 from app.settings import Settings
-from app.signature import Inputs, Signature
+from app.signature import Input, Inputs, Signature
+from app.sound.decode import decode_once as decode_sound
+from app.sound.sound import Sounds
 from app.text.text import Texts
 
 T = TypeVar("T")
@@ -143,7 +145,7 @@ class Pipeline:
         """Do nothing: the models of the steps are tuned."""
 
     def prepare(self, request: InferRequest) -> tuple[Execution, Timing]:
-        """Look up the models, decode the request, and decode its pictures if several steps read them.
+        """Look up the models, decode the request, and decode what several steps read.
 
         Returns:
             The steps, ready to run, and the time taken.
@@ -159,10 +161,7 @@ class Pipeline:
         inputs = request.decode(plan.signature)
         self._check(inputs, plan)
         count_items(inputs)
-        name = plan.signature.picture_input
-        if name is not None and plan.decodes_once:
-            pictures: Any = inputs[name]
-            inputs = {**inputs, name: tuple(decode_once(each, self._settings.max_pixels) for each in pictures)}
+        inputs = {name: self._decoded(name, value, plan) for name, value in inputs.items()}
         execution = Execution(
             plan=plan,
             models=models,
@@ -173,11 +172,24 @@ class Pipeline:
         )
         return execution, Timing(decode_s=time.perf_counter() - start)
 
+    def _decoded(self, name: str, value: Input, plan: Plan) -> Input:
+        """Return an input of the request; a picture or sound that several steps read is decoded.
+
+        Raises:
+            ServiceError: it cannot be decoded.
+        """
+        if isinstance(value, (np.ndarray, Texts)) or not plan.shares(name):
+            return value
+        if isinstance(value, Sounds):
+            sounds: Any = value.items
+            return Sounds(tuple(decode_sound(each, self._settings.max_sound_s) for each in sounds))
+        return tuple(decode_picture(each, self._settings.max_pixels) for each in value)
+
     def _check(self, inputs: Inputs, plan: Plan) -> None:
         """Raise unless the steps can read these inputs.
 
         Raises:
-            InputMismatchError: an input is missing, or a tensor stands for a picture that is cropped, or for a text.
+            InputMismatchError: an input is missing, or a tensor stands for a text, or for what is cut.
         """
         signature = plan.signature
         missing = [name for name in signature.input_names if name not in inputs]
@@ -187,11 +199,9 @@ class Pipeline:
             )
         if signature.text_input is not None and not isinstance(inputs[signature.text_input], Texts):
             raise InputMismatchError(f"input '{signature.text_input}': found a tensor, expected a text")
-        is_tensor = isinstance(inputs.get(signature.picture_input or ""), np.ndarray)
-        if is_tensor and plan.cropped:
-            raise InputMismatchError(
-                f"input '{signature.picture_input}': found a tensor, expected a picture, because a step crops it"
-            )
+        for kind, name in (("picture", signature.picture_input), ("sound", signature.sound_input)):
+            if name is not None and isinstance(inputs[name], np.ndarray) and plan.is_cut(name):
+                raise InputMismatchError(f"input '{name}': found a tensor, expected a {kind}, because a step crops it")
 
     def _models(self, error: type[ConfigError | ModelNotReadyError]) -> list[Servable]:
         """Return the served model of each step.

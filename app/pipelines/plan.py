@@ -21,7 +21,7 @@ from app.errors import ConfigError, ServiceError
 from app.messages import brief, cut, did_you_mean, quoted
 from app.models.servable import Servable
 from app.pipelines.config import PIPELINE, PipelineConfig, StepConfig
-from app.pipelines.part import Finding, finding_of
+from app.pipelines.part import SPANS, Finding, finding_of
 from app.pipelines.reference import Reference, parse_reference
 from app.signature import Signature, describe
 
@@ -69,7 +69,7 @@ class PlannedStep:
         config: the step in the file.
         level: items that it runs on.
         sources: origins of the model's inputs except for a crop.
-        crop: boxes or polygons at which the picture is cropped, or None.
+        crop: boxes or polygons of pictures, or spans of sounds, on which it runs; or None.
         crop_port: input of the model that takes the crops.
         conditions: conditions on an item.
         finding: form of its predictions, or None.
@@ -93,6 +93,15 @@ class PlannedStep:
         """Return the level of its predictions."""
         return (*self.level, self.name) if self.finding is not None and self.finding.is_list else self.level
 
+    def rows(self, found: Any) -> list[dict[str, Any]]:
+        """Return the predictions in the result for one item, None if it has none."""
+        return [] if self.finding is None else self.finding.rows(found)
+
+    @property
+    def cuts_sounds(self) -> bool:
+        """Return whether it runs on parts of a sound."""
+        return self.crop is not None and self.crop.field == SPANS
+
     @property
     def references(self) -> list[Reference]:
         """Return all values of earlier steps and of the request that it reads, except in conditions."""
@@ -114,17 +123,15 @@ class Plan:
     signature: Signature
     default_outputs: tuple[str, ...]
 
-    @property
-    def cropped(self) -> frozenset[str]:
-        """Return the steps at whose predictions pictures are cropped."""
-        return frozenset(step.crop.step or "" for step in self.steps if step.crop is not None)
+    def shares(self, name: str) -> bool:
+        """Return whether several steps read an input of the request, or run on parts of it."""
+        readers = [step for step in self.steps for each in step.references if each == Reference(None, name)]
+        return len(readers) > 1 or self.is_cut(name)
 
-    @property
-    def decodes_once(self) -> bool:
-        """Return whether several steps read the picture of the request, or crop it."""
-        name = self.signature.picture_input
-        readers = [step for step in self.steps for each in step.references if each == Reference(None, name or "")]
-        return len(readers) > 1 or bool(self.cropped)
+    def is_cut(self, name: str) -> bool:
+        """Return whether a step runs on parts of an input of the request, the picture or the sound."""
+        is_sound = name == self.signature.sound_input
+        return any(step.crop is not None and step.cuts_sounds == is_sound for step in self.steps)
 
 
 def make_plan(config: PipelineConfig, models: Sequence[Servable]) -> Plan:
@@ -266,22 +273,32 @@ class _Planner:
         if config.crop is None:
             return None, None
         reference = parse_reference(config.crop)
-        if reference.step is None or reference.is_output or reference.field not in (_BOX, _POLYGON):
-            raise ConfigError(f"crop: found '{cut(config.crop)}', expected STEP.{_BOX} or STEP.{_POLYGON}")
-        step, finding = self._field("crop", reference.step, reference.field)
-        if not finding.is_list:
-            raise ConfigError(f"crop: found '{cut(config.crop)}', expected boxes of a detection")
-        if not self._reads_pictures(step):
-            raise ConfigError(f"crop: found '{cut(config.crop)}', but step '{step.name}' does not run on a picture")
-        if model.signature.picture_input is None:
-            raise ConfigError(f"crop: model '{model.name}' takes no pictures, expected one that does")
-        return reference, model.signature.picture_input
+        if reference.step is None or reference.is_output or reference.field not in (_BOX, _POLYGON, SPANS):
+            raise ConfigError(
+                f"crop: found '{cut(config.crop)}', expected STEP.{_BOX}, STEP.{_POLYGON} or STEP.{SPANS}"
+            )
+        kind: Kind = "sound" if reference.field == SPANS else "picture"
+        step = self._earlier("crop", reference.step)
+        if kind == "picture":
+            _, finding = self._field("crop", reference.step, reference.field)
+            if not finding.is_list:
+                raise ConfigError(f"crop: found '{cut(config.crop)}', expected boxes of a detection")
+        elif step.finding is None or step.finding.key != SPANS:
+            raise ConfigError(f"crop: found '{cut(config.crop)}', but the predictions of the step have no {SPANS}")
+        if not self._reads(step, kind):
+            raise ConfigError(f"crop: found '{cut(config.crop)}', but step '{step.name}' does not run on a {kind}")
+        port = model.signature.sound_input if kind == "sound" else model.signature.picture_input
+        if port is None:
+            raise ConfigError(f"crop: model '{model.name}' takes no {kind}s, expected one that does")
+        if kind == "sound" and config.turn is not None:
+            raise ConfigError("turn: found with parts of a sound, expected crops of a picture")
+        return reference, port
 
-    def _reads_pictures(self, step: PlannedStep) -> bool:
+    def _reads(self, step: PlannedStep, kind: Kind) -> bool:
         if step.crop is not None:
-            return True
+            return step.cuts_sounds == (kind == "sound")
         names = [each.field for each in step.references if each.step is None]
-        return any(self.inputs[name].kind == "picture" for name in names)
+        return any(self.inputs[name].kind == kind for name in names)
 
     def _sources(self, config: StepConfig, model: Servable, crop_port: str | None) -> list[Source]:
         """Return the origins of all inputs of the model except the crop's."""

@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Wave: TypeAlias = NDArray[np.float32]
+# Samples of several channels, (samples, channels).
+Channels: TypeAlias = NDArray[np.float32]
 
 # Most sounds in a request.
 MAX_SOUNDS: Final = 64
@@ -24,6 +26,26 @@ class Sound(NamedTuple):
 
     data: bytes | bytearray | memoryview
     label: str = "the sound"
+
+
+class Recording(NamedTuple):
+    """Decoded sound, or a part of one, as it was recorded; steps of a pipeline share it.
+
+    Attributes:
+        samples: (samples, channels).
+        rate: samples per second.
+        label: its name in messages.
+    """
+
+    samples: Channels
+    rate: int
+    label: str
+
+    def cut(self, start_s: float, end_s: float, label: str) -> Recording | None:
+        """Return the part between two times, without a copy; None if it is empty."""
+        length = len(self.samples)
+        first, last = (round(min(max(0.0, at * self.rate), length)) for at in (start_s, end_s))
+        return Recording(self.samples[first:last], self.rate, label) if first < last else None
 
 
 class Chunk(NamedTuple):
@@ -46,7 +68,7 @@ class Chunk(NamedTuple):
 class Sounds:
     """Sounds of a request, as the value of an input."""
 
-    items: tuple[Sound | Chunk, ...]
+    items: tuple[Sound | Recording | Chunk, ...]
 
 
 class Clip(NamedTuple):

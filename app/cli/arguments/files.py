@@ -1,4 +1,4 @@
-"""Conversion of arrays and pictures named on the command line to the inputs of a model."""
+"""Conversion of arrays, pictures and sounds named on the command line to the inputs of a model."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from app.images.decode import Picture
 from app.messages import quoted
 from app.settings import Settings
 from app.signature import Inputs, Signature, describe
+from app.sound.sound import Sound, Sounds
 
 _PICTURES = frozenset((".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"))
+_SOUNDS = frozenset((".aif", ".aiff", ".flac", ".mp3", ".ogg", ".wav"))
 # Limits protect the server from untrusted requests; they do not apply to the user's own files.
 _NO_LIMIT = 2**62
 
@@ -27,7 +29,13 @@ def without_limits(settings: Settings) -> Settings:
     return settings.model_copy(update=dict.fromkeys(limits, _NO_LIMIT))
 
 
-def read_inputs(arrays: Sequence[str], pictures: Sequence[str], signature: Signature, settings: Settings) -> Inputs:
+def read_inputs(
+    arrays: Sequence[str],
+    pictures: Sequence[str],
+    signature: Signature,
+    settings: Settings,
+    sounds: Sequence[str] = (),
+) -> Inputs:
     """Return the inputs of one run.
 
     Args:
@@ -36,6 +44,7 @@ def read_inputs(arrays: Sequence[str], pictures: Sequence[str], signature: Signa
         pictures: batch of pictures for the input that takes them.
         signature: inputs of the model.
         settings: settings of the server.
+        sounds: batch of sounds for the input that takes them.
 
     Raises:
         UsageError: inputs are missing; the message names them.
@@ -45,6 +54,8 @@ def read_inputs(arrays: Sequence[str], pictures: Sequence[str], signature: Signa
     inputs: Inputs = {}
     if pictures:
         inputs[signature.picture_port().name] = tuple(_picture(path) for path in pictures)
+    if sounds:
+        inputs[signature.sound_port()] = Sounds(tuple(Sound(Path(path).read_bytes(), f"'{path}'") for path in sounds))
     for argument in arrays:
         _assign(_read(argument, signature, settings), argument, inputs, signature)
     _check_complete(inputs, signature)
@@ -97,7 +108,20 @@ def find_pictures(paths: Sequence[str]) -> list[str]:
     Raises:
         UsageError: a folder has no pictures.
     """
-    return [found for path in paths for found in (_inside(Path(path)) if Path(path).is_dir() else [path])]
+    return _found(paths, _PICTURES, "pictures")
+
+
+def find_sounds(paths: Sequence[str]) -> list[str]:
+    """Return the paths with each folder replaced by its sounds, sorted by name.
+
+    Raises:
+        UsageError: a folder has no sounds.
+    """
+    return _found(paths, _SOUNDS, "sounds")
+
+
+def _found(paths: Sequence[str], endings: frozenset[str], what: str) -> list[str]:
+    return [each for path in paths for each in (_inside(Path(path), endings, what) if Path(path).is_dir() else [path])]
 
 
 def is_picture(path: Path) -> bool:
@@ -110,14 +134,16 @@ def needed(signature: Signature, inputs: Inputs) -> str:
     missing = [port for port in signature.requested if port.name not in inputs]
     flags = [f"--input {port.name}.npy ({describe(port)})" for port in missing]
     text = " and ".join(flags)
-    takes_picture = signature.picture_input in {port.name for port in missing}
-    return f"{text}, or --image FILE for '{signature.picture_input}'" if takes_picture else text
+    for flag, name in (("--image", signature.picture_input), ("--sound", signature.sound_input)):
+        if name in {port.name for port in missing}:
+            return f"{text}, or {flag} FILE for '{name}'"
+    return text
 
 
-def _inside(folder: Path) -> list[str]:
-    found = sorted(str(path) for path in folder.iterdir() if is_picture(path))
+def _inside(folder: Path, endings: frozenset[str], what: str) -> list[str]:
+    found = sorted(str(path) for path in folder.iterdir() if path.suffix.lower() in endings)
     if not found:
-        raise UsageError(f"'{folder}' is a folder without pictures")
+        raise UsageError(f"'{folder}' is a folder without {what}")
     return found
 
 
@@ -152,5 +178,7 @@ def _picture(path: str) -> Picture:
 
 
 def _check_complete(inputs: Inputs, signature: Signature) -> None:
+    if isinstance(inputs.get(signature.sound_input or ""), Sounds):
+        return  # a sound becomes all inputs
     if len(inputs) < len(signature.requested):
         raise UsageError(f"the model needs {needed(signature, inputs)}")

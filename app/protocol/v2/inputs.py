@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -28,6 +28,8 @@ from app.protocol.v2.shared_memory import DISABLED, MemoryRegions, RegionSlice
 from app.scheduling.job import DEFAULT_PRIORITY
 from app.settings import Settings
 from app.signature import Input, Inputs, Signature
+from app.sound.decode import format_of as sound_format_of
+from app.sound.sound import MAX_SOUNDS, Sound, Sounds
 
 _LENGTH: Final = 4
 # Bytes of a view of an element in a list, and how many elements are made between two checks for
@@ -109,6 +111,9 @@ class Decoder:
                 raise RefusedError(f"input '{port.name}' is given twice for model '{self._model}', expected once")
             found[port.name] = port
         missing = [port.name for port in self._ports.inputs if port.name not in found]
+        pairs = zip(sent, found, strict=True)
+        if any(item.datatype == BYTES and name == self._signature.sound_input for item, name in pairs):
+            missing = []  # a sound becomes all inputs
         if missing:
             raise RefusedError(
                 f"expected {len(self._ports.inputs)} inputs but got {len(sent)} inputs for model '{self._model}'. Got"
@@ -122,8 +127,8 @@ class Decoder:
             raise RefusedError(
                 f"input '{cut(item.name)}': unknown datatype '{cut(item.datatype)}', expected one of {', '.join(NAMES)}"
             )
-        if item.datatype == BYTES and self._takes_pictures(port):
-            self._check_pictures(math.prod(item.shape))
+        if item.datatype == BYTES and self._kind(port) is not None:
+            self._check_count(math.prod(item.shape), port)
             return
         if port.port.spec is not None and item.datatype != port.datatype:
             raise RefusedError(
@@ -142,21 +147,26 @@ class Decoder:
                 f" {self._settings.max_elements}"
             )
 
-    def _check_pictures(self, count: int) -> None:
-        if count > self._settings.max_images:  # before an object is made of each
-            raise RequestTooLargeError(
-                f"too many pictures: found {count}, expected at most {self._settings.max_images}"
-            )
+    def _check_count(self, count: int, port: WirePort) -> None:
+        """Check the number of pictures or sounds before an object is made of each."""
+        kind = self._kind(port)
+        most = MAX_SOUNDS if kind == "sound" else self._settings.max_images
+        if count > most:
+            raise RequestTooLargeError(f"too many {kind}s: found {count}, expected at most {most}")
 
-    def _takes_pictures(self, port: WirePort) -> bool:
-        return self._signature.picture_input == port.name
+    def _kind(self, port: WirePort) -> str | None:
+        """Return the contents that an input takes as bytes: picture or sound; None if it takes tensors only."""
+        kinds = {self._signature.picture_input: "picture", self._signature.sound_input: "sound"}
+        return kinds.get(port.name)
 
     def _from_json(self, item: RequestInput, port: WirePort) -> Input:
         if item.datatype == BYTES and _is_text(port):
             _check_filled(item.data, item.shape, port)
             return filled(item.data, item.shape, port.port, port.port.spec.dtype)  # type: ignore[union-attr]
         if item.datatype == BYTES:
-            raise RefusedError(f"input '{port.name}': found a picture in the JSON, expected its bytes after the JSON")
+            raise RefusedError(
+                f"input '{port.name}': found a {self._kind(port)} in the JSON, expected its bytes after the JSON"
+            )
         spec = dtype_of(item.datatype)
         assert spec is not None  # only BYTES has none
         if type(item.data) is list and port.port.spec is not None:  # the usual case; the dtype was checked above
@@ -185,7 +195,7 @@ class Decoder:
         if item.datatype == BYTES and _is_text(port):
             return from_bytes(elements_of(data, port.name, math.prod(item.shape)), item.shape, port.name)
         if item.datatype == BYTES:
-            return self._pictures(port, elements_of(data, port.name, math.prod(item.shape)))
+            return self._contents(port, elements_of(data, port.name, math.prod(item.shape)))
         dtype = dtype_of(item.datatype)
         assert dtype is not None  # only BYTES has none
         count = math.prod(item.shape)
@@ -198,15 +208,16 @@ class Decoder:
         return _tensor(data, dtype, item.shape)
 
     def _raw(self, body: memoryview) -> Inputs:
-        """Return the only tensor or image of a body without JSON."""
+        """Return the only tensor, image or sound of a body without JSON."""
         if len(self._ports.inputs) != 1:
             raise RefusedError(
                 f"found a raw body, which is one tensor, expected JSON: model '{self._model}' has"
                 f" {len(self._ports.inputs)} inputs"
             )
         (port,) = self._ports.inputs
-        if self._takes_pictures(port) and format_of(bytes(body[:12])) is not None:
-            return {port.name: self._pictures(port, [body])}
+        find_format = _FORMATS.get(self._kind(port))
+        if find_format is not None and find_format(bytes(body[:12])) is not None:
+            return {port.name: self._contents(port, [body])}
         dtype = dtype_of(port.datatype)
         if port.shape is None or dtype is None:
             raise RefusedError(f"found a raw body, expected JSON: the shape of input '{port.name}' is unknown")
@@ -228,10 +239,19 @@ class Decoder:
             )
         return found
 
-    def _pictures(self, port: WirePort, elements: Sequence[memoryview]) -> Input:
-        labels = ["the picture"] if len(elements) == 1 else [f"picture {index + 1}" for index in range(len(elements))]
+    def _contents(self, port: WirePort, elements: Sequence[memoryview]) -> Input:
+        """Return encoded pictures or sounds as the value of an input."""
+        kind = self._kind(port) or "picture"
+        labels = [f"the {kind}"] if len(elements) == 1 else [f"{kind} {index + 1}" for index in range(len(elements))]
+        pairs = list(zip(elements, labels, strict=True))
+        if kind == "sound":
+            return Sounds(tuple(Sound(data, label) for data, label in pairs))
         self._signature.picture_port(port.name)
-        return tuple(Picture(data=data, label=label) for data, label in zip(elements, labels, strict=True))
+        return tuple(Picture(data=data, label=label) for data, label in pairs)
+
+
+# Format of contents by their first bytes.
+_FORMATS: Final[dict[str | None, Callable[[bytes], str | None]]] = {"picture": format_of, "sound": sound_format_of}
 
 
 def _is_text(port: WirePort) -> bool:

@@ -60,7 +60,7 @@ def test_check_reports_all_problems_of_its_models(picture: str, capsys: pytest.C
         ('"shades"', '"shade"', "no model 'shade' (did you mean 'shades'?)"),
         ('"shades"', '"shades:7"', "model 'shades' has no version 7: it serves 1"),
         ('"shades"', '"scan"', "expected no pipeline that contains itself"),
-        ("find.box", "find.bx", "expected STEP.box or STEP.polygon"),
+        ("find.box", "find.bx", "expected STEP.box, STEP.polygon or STEP.spans"),
         ("crop", "corp", "unknown key (did you mean 'crop'?)"),
     ],
 )

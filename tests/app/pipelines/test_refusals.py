@@ -50,7 +50,7 @@ REFUSED = {
         step("kind", "shades", 'input = "x"') + step("a", "shades", 'crop = "kind.box"'),
         "crop: found 'kind.box', expected one of 'kind.label'",
     ),
-    "crop-of-label": (FIND + step("a", "shades", 'crop = "find.label"'), "expected STEP.box or STEP.polygon"),
+    "crop-of-label": (FIND + step("a", "shades", 'crop = "find.label"'), "expected STEP.box, STEP.polygon"),
     "crop-of-tensor": (
         step("add", "one", 'input = "x"') + step("a", "shades", 'crop = "add.box"'),
         "crop: found 'add.box', but the model of step 'add' has no predictions",

@@ -75,6 +75,12 @@ def test_rare_formats_are_refused(other: str) -> None:
         Decoder(16_000, "mean", 10)(Sound(data))
 
 
+@pytest.mark.parametrize("rate", [0, 2**31, 2**32 - 1])
+def test_a_header_without_a_rate_is_named(rate: int) -> None:
+    with pytest.raises(ServiceError, match="found a header without a sample rate or channels, expected 1,000 to 384,0"):
+        Decoder(16_000, "mean", 10)(Sound(wav(np.zeros(100, np.int16), rate)))
+
+
 def lying_flac(samples: int) -> bytes:
     """Return a FLAC file whose header claims so many samples."""
     data = bytearray(file_of("FLAC"))
