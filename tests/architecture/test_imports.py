@@ -117,7 +117,7 @@ ALLOWED: dict[str, set[str]] = {
     "app.metrics": BASICS | {"app.memory", "app.models", "app.serving"},
     "app.protocol": BASICS
     | {"app.version", "app.codec", "app.images", "app.memory", "app.models", "app.scheduling", "app.serving"}
-    | {"app.signature", "app.arrays"},
+    | {"app.signature", "app.arrays", "app.sound"},
     "app.tracing": {"app.log", "app.models.statistics", "app.settings", "app.version"},
     "app.grpc": BASICS
     | {
