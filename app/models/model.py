@@ -378,7 +378,8 @@ class Model:
         """
         inputs = self.example_inputs()
         if inputs is None:
-            self.session.prepare()  # loads what an earlier process compiled for dynamic sizes
+            with self.in_bounds():
+                self.session.prepare(progress=progress, cancelled=cancelled)
             return False
         try:
             self._run_first(inputs, progress, cancelled)

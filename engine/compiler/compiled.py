@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -14,7 +15,7 @@ from engine.compiler.codegen.host import Host
 from engine.compiler.executable import Executable, NativeStep
 from engine.compiler.runtime.batch_split import BatchPolicy, Gather, ParallelParts
 from engine.compiler.runtime.instance import AnyInstance, NotFiniteError
-from engine.compiler.runtime.instances import Instances
+from engine.compiler.runtime.instances import Instances, TooLargeError
 from engine.compiler.runtime.program import Program
 from engine.compiler.runtime.report import Clocked, report_run
 from engine.compiler.subgraphs import CompileSubgraph
@@ -25,6 +26,7 @@ from engine.graph.batch.batch_axes import Axes
 from engine.graph.building.inference import UnforeseenResultError
 from engine.graph.port import static_specs
 from engine.graph.running.reference import as_outputs
+from engine.graph.typical_sizes import LENGTHS, typical_specs
 from engine.memory.resources import available_cores
 from engine.options import Options
 from engine.passes.decomposition import origin
@@ -210,11 +212,24 @@ class CompiledGraph:
                 self._exact = CompiledGraph(self._graph, options, self.builder.host, self._compiles, self._defects)
             return self._exact
 
-    def restore(self) -> dict[str, Any]:
-        """Load the templates that an earlier process has stored, so that no run waits for it; return nothing more."""
+    def prepare_dynamic(self, batch: int, progress: Progress) -> dict[str, Any]:
+        """Load the templates that an earlier process has stored; compile those for typical sizes that are missing.
+
+        Args:
+            batch: size of a dynamic first dimension.
+
+        Raises:
+            RunCancelledError, CompileError: as ``prepare`` says.
+        """
         with self._defects.collecting(self._graph):
             self.builder.restore_templates()
-        return {}
+        found: dict[str, Any] = {}
+        for length in LENGTHS:
+            specs = typical_specs(self._graph, batch, length)
+            if specs is not None and (self.builder.has_template(specs) or self.builder.makes_templates):
+                with suppress(TooLargeError):  # smaller sizes may fit
+                    found = self.prepare(specs, progress=progress)
+        return found
 
     def prepare(
         self,

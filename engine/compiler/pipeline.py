@@ -149,7 +149,7 @@ class CompilePipeline:
         self, lowering: Lowering, env: ShapeEnv, specs: Sequence[TensorSpec], progress: Progress, cores: int
     ) -> Template:
         from engine.compiler.assembly.generation import make_executable
-        from engine.compiler.dynamic.template import Pool, Template
+        from engine.compiler.dynamic.template import Pool, Template, input_elements
 
         pool, reports = Pool(), self._reports(lowering)
         executable = make_executable(lowering, reports, progress, cores, weights=self._weights, pool=pool)
@@ -157,7 +157,14 @@ class CompilePipeline:
         inputs = whole_inputs(self._graph.feedback, specs)
         checks = [pool.index(each) for each in open_bounds(executable, pool.values, inputs)]
         table = Table(env, pool.values)
-        return Template(env=env, sizes=SizesOf(env, specs), table=table, executable=executable, checks=checks)
+        return Template(
+            env=env,
+            sizes=SizesOf(env, specs),
+            table=table,
+            executable=executable,
+            checks=checks,
+            elements=max(1, input_elements(specs)),
+        )
 
     def _reports(self, lowering: Lowering) -> list[PassReport]:
         """Return what the passes and the fusions of a lowering did."""

@@ -26,8 +26,8 @@ class RunnableSubgraph(Protocol):
     def run(self, inputs: Sequence[object]) -> list[object]:
         """Run the subgraph and return its results."""
 
-    def prepare(self, specs: Sequence[TensorSpec]) -> None:
-        """Compile it for these operands, if that is possible."""
+    def prepare(self, specs: Sequence[TensorSpec] | None) -> None:
+        """Compile it for these operands, or for typical ones if values decide their sizes; if that is possible."""
 
     def annotate(self, operators: Sequence[dict[str, Any]]) -> None:
         """Write the kernels of its operators into their descriptions."""
@@ -71,9 +71,9 @@ class Subgraphs:
         for op in operators:
             if isinstance(op.definition, WithSubgraphs) and self._compiles is not None:
                 for subgraph, given in op.definition.subgraph_inputs([values[each.name] for each in op.inputs]):
-                    specs = [each for each in given if isinstance(each, TensorSpec) and each.is_static]
+                    specs = [each for each in given if isinstance(each, TensorSpec)]
                     if len(specs) == len(given):
-                        subgraph.prepare(specs)
+                        subgraph.prepare(specs if all(each.is_static for each in specs) else None)
 
     def _made(self, op: RuntimeOperator, subgraph: Subgraph) -> RunnableSubgraph:
         assert self._compiles is not None

@@ -103,13 +103,17 @@ class Executor:
         """
         return self._policy.prepare(graph, lambda compiled: compiled.prepare(specs, refresh=refresh, progress=progress))
 
-    def restore(self, graph: RuntimeGraph) -> None:
-        """Load the code for dynamic sizes that an earlier process has stored.
+    def prepare_dynamic(self, graph: RuntimeGraph, batch: int = 1, progress: Progress = silent) -> None:
+        """Load the code for dynamic sizes that an earlier process has stored, or compile it.
+
+        Args:
+            batch: size of a dynamic first dimension.
 
         Raises:
-            CompileError: the graph must be compiled, and there is no compiler.
+            CompileError: it must be compiled and cannot.
+            RunCancelledError: the run was cancelled.
         """
-        self._policy.prepare(graph, lambda compiled: compiled.restore())
+        self._policy.prepare(graph, lambda compiled: compiled.prepare_dynamic(batch, progress))
 
     def request(self, graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> None:
         """Count an occurrence of these shapes: if they come again, they are compiled in the background."""

@@ -334,7 +334,10 @@ class Session:
         progress: Progress | None = None,
         cancelled: Callable[[], bool] | None = None,
     ) -> dict[str, Any] | None:
-        """Compile now for the exported shapes, or for others; load stored code where sizes are dynamic.
+        """Compile now for the exported shapes, or for others.
+
+        Where sizes are dynamic, load what an earlier process has stored. If nothing stored is valid for typical sizes
+        (images of 224 × 224, 128 tokens), compile for these, and so for all sizes.
 
         Args:
             batch: another batch size than theirs.
@@ -357,10 +360,10 @@ class Session:
             known = self._batches.with_batch(known, batch)
         if self.options.backend == "reference":
             return None
-        if len(known) != len(wanted) or not all(s.is_static for s in known):
-            self._executor.restore(self.graph)
-            return None
         with cancelling(cancelled):
+            if len(known) != len(wanted) or not all(s.is_static for s in known):
+                self._executor.prepare_dynamic(self.graph, batch or 1, progress or silent)
+                return None
             graph, known = self._batches.graph_for(known, compiling=True)
             return self._executor.prepare(graph, known, refresh=refresh, progress=progress or silent)
 

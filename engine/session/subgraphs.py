@@ -44,6 +44,9 @@ class Runner(Protocol):
     def prepare(self, graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> Any:
         """Compile before the first run."""
 
+    def prepare_dynamic(self, graph: RuntimeGraph) -> None:
+        """Compile for all sizes before the first run."""
+
     def annotate(self, graph: RuntimeGraph, specs: None, description: dict[str, Any]) -> None:
         """Add the kernels of a graph's operators to its description."""
 
@@ -136,10 +139,13 @@ class CompiledSubgraph:
                 self._is_compilable.clear()
             self._is_compilable[key] = is_compilable
 
-    def prepare(self, specs: Sequence[TensorSpec]) -> None:
-        """Compile it for these operands, if possible."""
+    def prepare(self, specs: Sequence[TensorSpec] | None) -> None:
+        """Compile it for these operands, or for typical ones if values decide their sizes; if possible."""
         try:
-            self._runner.prepare(self._graph, specs)
+            if specs is None:
+                self._runner.prepare_dynamic(self._graph)
+            else:
+                self._runner.prepare(self._graph, specs)
         except RunCancelledError:
             raise
         except EngineError:  # a branch for other shapes; a run reports what is wrong

@@ -73,6 +73,7 @@ def _facts(template: Template) -> dict[str, Any]:
         "inputs": template.sizes.described(),
         "values": template.table.polynomials,
         "checks": list(template.checks),
+        "elements": template.elements,
     }
 
 
@@ -89,6 +90,7 @@ def _template(facts: Mapping[str, Any], content: Content) -> Template:
         table=Table(env, [_terms(each) for each in facts["values"]]),
         executable=from_facts(facts, code, constants, weights),
         checks=list(map(int, facts["checks"])),
+        elements=max(1, int(facts["elements"])),
     )
 
 

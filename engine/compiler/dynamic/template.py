@@ -5,6 +5,7 @@ A graph has a handful of templates, each valid for the sizes that pass its guard
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from engine.compiler.runtime.program import Program
 from engine.errors import CompileError
 from engine.graph import RuntimeGraph, RuntimeOperator
 from engine.graph.symbolic_inputs import SizesOf
-from engine.ir.dims import ShapeEnv, terms_of
+from engine.ir.dims import ShapeEnv, hint, terms_of
 from engine.ir.tables import Table
 from engine.tensor import Array, TensorSpec
 
@@ -48,6 +49,7 @@ class Template:
         table: computes the pool; None for sizes that fail a guard.
         executable: the compiled graph, with indices into the pool in place of numbers.
         checks: indices of the numbers that must not be negative, or the plan would leave its memory.
+        elements: number of input elements that it is optimised for.
     """
 
     env: ShapeEnv
@@ -55,6 +57,7 @@ class Template:
     table: Table
     executable: Executable
     checks: Sequence[int] = ()
+    elements: int = 1
 
     @property
     def is_fixed(self) -> bool:
@@ -70,6 +73,11 @@ class Template:
         if pool is not None and any(pool[each] < 0 for each in self.checks):
             raise CompileError("a plan does not stay inside its memory", found=" and ".join(map(str, specs)))
         return pool
+
+
+def input_elements(specs: Sequence[TensorSpec]) -> int:
+    """Return the number of elements of inputs; symbolic sizes count as their hints."""
+    return sum(math.prod(map(hint, spec.sizes)) for spec in specs)
 
 
 MAX_TEMPLATES: Final = 8
@@ -117,7 +125,6 @@ class Templates:
         self._found: tuple[Loaded, ...] = ()
         self._fixed = 0
         self._is_closed = False
-        self._latest: Loaded | None = None  # tried first: similar sizes tend to follow each other
 
     def part(self, *, is_restored: bool) -> list[Template]:
         """Return the templates from the cache, or those of this process, in the order they were added."""
@@ -133,13 +140,16 @@ class Templates:
         self._is_closed = True
 
     def find(self, specs: Sequence[TensorSpec]) -> tuple[Loaded, Array] | None:
-        """Return the template that is valid for inputs of these shapes, and its pool; None without one."""
-        latest = self._latest
-        if latest is not None and (numbers := latest.template.numbers(specs)) is not None:
-            return latest, numbers
-        for each in self._found:
-            if each is not latest and (numbers := each.template.numbers(specs)) is not None:
-                self._latest = each
+        """Return the template that is valid for inputs of these shapes, and its pool; None without one.
+
+        Of several, the one that is optimised for the most similar sizes is taken.
+        """
+        found = self._found
+        if len(found) > 1:
+            elements = max(1, input_elements(specs))
+            found = tuple(sorted(found, key=lambda each: abs(math.log(elements / each.template.elements))))
+        for each in found:
+            if (numbers := each.template.numbers(specs)) is not None:
                 return each, numbers
         return None
 
@@ -165,4 +175,3 @@ class Templates:
             for each in (each for each in self._found if each.code is code):
                 self._fixed -= each.template.is_fixed
             self._found = tuple(each for each in self._found if each.code is not code)
-            self._latest = None

@@ -58,6 +58,9 @@ class WithSubgraphs(Layer):
 class Stage(WithSubgraphs):
     """Part of a graph that runs as a graph of its own, because its sizes depend on values computed before it."""
 
+    def subgraph_inputs(self, operands: Sequence[Any]) -> list[tuple[Any, Sequence[Any]]]:
+        return [(self.subgraph("body"), operands)]
+
     def infer(self, *operands: Any) -> Any:
         return self.results(self.subgraph("body").infer(operands))
 

@@ -97,7 +97,8 @@ def sweep(graph: engine.RuntimeGraph, inputs: Sequence[Array], seed: int = 0) ->
     outcome.is_fixed = template.is_fixed
     if not env.names:
         return None
-    loaded = Loaded(template, object_code.load(template.executable.code, builder.host, is_apart=True))
+    code = object_code.load(template.executable.code, builder.host, is_apart=True)
+    loaded = Loaded(template, code, builder._parts_of(template, builder._pipeline.latest))
     hints = [atom.hint for atom in env.atoms if atom.operation == "size"]
     draws = _draws(hints, seed)
     for number, draw in enumerate(islice(draws, TRIES)):
