@@ -141,6 +141,11 @@ class Host:
         return "+avx512vbmi" in self.features
 
     @property
+    def has_word_tables(self) -> bool:
+        """Return whether the processor looks up 16-bit numbers in tables of 32 entries."""
+        return "+avx512bw" in self.features
+
+    @property
     def key(self) -> str:
         """Return a key of everything generated code depends on."""
         return _key(self)
