@@ -1,4 +1,4 @@
-"""``pnnx-serve quantize``: compute layers of a model with int8 where that is faster and accurate enough."""
+"""``pnnx-serve quantize``: compute layers of a model with fewer bits where that pays and is accurate enough."""
 
 from __future__ import annotations
 
@@ -21,24 +21,21 @@ from app.models.folder.layout import BIN, PARAM, QUANTISATION
 from app.models.folder.repository import ModelFiles, VersionFiles
 from app.models.model import Model
 from app.progress import telling
-from app.render.formatting import counted, time_text
+from app.render.formatting import count_text, counted, time_text
 from app.render.table import aligned
 from app.settings import Settings
 from app.tasks.registry import find_task
 from app.thread_limits import thread_budget
 
-_TITLES: Final = ("precision", "float32", "int8", "SQNR", "error", "restore", "layer", "")
-_NUMBERS: Final = frozenset({"float32", "int8", "SQNR", "error", "restore"})
+_LABELS: Final = ("layer", "")
+_NUMBERS: Final = ("float32", "quantised", "SQNR", "error", "restore", "saved")
 
 
 def execute(args: argparse.Namespace, settings: Settings) -> int:
     """Calibrate, choose, write and report; return 1 if no layer is worth quantising."""
     settings = files.without_limits(settings)
     found, version, model = models.load(args.model, settings)
-    if args.recorded is None:
-        samples = read_samples(args.samples, model, settings)
-    else:
-        samples = read_recorded(args.recorded, found, version, model, settings)
+    samples = _samples(args, found, version, model, settings)
     store = None if args.output is not None else _store(found, settings)
     with telling(f"quantizing {found.name}") as show:
 
@@ -46,7 +43,8 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
             show(f"{doing} {done + 1} of {of}" if of > 1 else doing)
 
         threads = thread_budget(settings.threads).threads
-        result = engine.quantise(model.session.graph, samples, keep=args.keep, threads=threads, progress=tell)
+        options: dict[str, Any] = {"precision": args.precision, "keep": args.keep, "threads": threads}
+        result = engine.quantise(model.session.graph, samples, **options, progress=tell)
         accuracy = _accuracy(model, result, samples, threads, tell)
     document = _document(result, accuracy)
     folder = _written(result, document, args.output, store, found.name, version) if result.quantised_layers else None
@@ -54,14 +52,31 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
         where = None if folder is None else str(folder)
         write_json({"model": found.name, "folder": where, **document})
     else:
-        sys.stdout.write(report(result, accuracy, found.name, folder))
+        sys.stdout.write(report(result, accuracy, args.precision, found.name, folder))
     return int(folder is None)
+
+
+def _samples(
+    args: argparse.Namespace, found: ModelFiles, version: VersionFiles, model: Model, settings: Settings
+) -> Samples:
+    """Return the samples; none for a precision that needs none.
+
+    Raises:
+        UsageError: there are no samples for int8.
+    """
+    if args.recorded is not None:
+        return read_recorded(args.recorded, found, version, model, settings)
+    if args.samples is not None:
+        return read_samples(args.samples, model, settings)
+    if args.precision == "int8":
+        raise UsageError("--precision int8: expected --samples or --recorded")
+    return Samples(model, ())
 
 
 def _accuracy(
     model: Model, result: engine.QuantisedModel, samples: Samples, threads: int, tell: engine.Progress
 ) -> engine.AccuracyChange | None:
-    """Return the accuracy on labelled samples before and after; None without labels or without int8 layers."""
+    """Return the accuracy on labelled samples before and after; None without labels or without quantised layers."""
     if samples.labels is None or not result.quantised_layers:
         return None
     task = find_task(model.task)
@@ -76,24 +91,37 @@ def _document(result: engine.QuantisedModel, accuracy: engine.AccuracyChange | N
 
 
 def report(
-    result: engine.QuantisedModel, accuracy: engine.AccuracyChange | None, name: str, folder: Path | None
+    result: engine.QuantisedModel,
+    accuracy: engine.AccuracyChange | None,
+    precision: str,
+    name: str,
+    folder: Path | None,
 ) -> str:
     """Return the table of layers with a summary."""
     count = counted(len(result.layers), "layer")
     lines = [f"{display_name(name)} · {count} · {counted(result.samples, 'sample')}", ""]
-    lines += aligned([_TITLES, *map(_cells, result.layers)], _NUMBERS)
+    lines += aligned([("precision", *_NUMBERS, *_LABELS), *map(_cells, result.layers)], frozenset(_NUMBERS))
     lines += [""]
     if folder is None:
-        lines += ["Nothing was written: with int8 no layer is faster on this machine within the budget."]
+        aim = "faster on this machine" if precision == "int8" else "faster or a megabyte smaller"
+        lines += [f"Nothing was written: with {precision} no layer is {aim} within the budget."]
     else:
         before, after = (time_text(1e3 * each) for each in (result.float_ms, result.int8_ms))
         lines += [
-            f"{result.quantised_layers} of {count} in int8: {before} -> {after} a run, "
-            f"{100 * result.kept:.3f} % of the outputs' energy kept",
+            f"{result.quantised_layers} of {count} in {precision}: {before} -> {after} a run, "
+            f"weights {_bytes_text(result.saved_bytes)} smaller{_kept_text(result.kept)}",
             *([] if accuracy is None else [_accuracy_text(accuracy)]),
             f"written to {folder}",
         ]
     return "\n".join([*map(printable, lines), ""])
+
+
+def _bytes_text(count: int) -> str:
+    return count_text(count, "B")
+
+
+def _kept_text(kept: float | None) -> str:
+    return "" if kept is None else f", {100 * kept:.3f} % of the outputs' energy kept"
 
 
 def _accuracy_text(found: engine.AccuracyChange) -> str:
@@ -113,6 +141,7 @@ def _cells(layer: engine.LayerReport) -> tuple[str, ...]:
         f"{layer.sqnr_db:.1f} dB",
         f"{100 * layer.share:.1f} %",
         _restore_text(layer),
+        _bytes_text(layer.saved_bytes) if layer.precision != "float32" else "",
         f"{layer.name} ({layer.type})",
         layer.reason,
     )
@@ -120,9 +149,11 @@ def _cells(layer: engine.LayerReport) -> tuple[str, ...]:
 
 def _restore_text(layer: engine.LayerReport) -> str:
     """Return what the layer would cost in float32 again, and the share of the error that would vanish."""
-    if layer.precision != "int8":
+    if layer.precision == "float32":
         return ""
-    return f"+{time_text(layer.restore_us)}, -{100 * layer.restore_share:.1f} %"
+    return (
+        f"{'-' if layer.restore_us < 0 else '+'}{time_text(abs(layer.restore_us))}, -{100 * layer.restore_share:.1f} %"
+    )
 
 
 def _store(found: ModelFiles, settings: Settings) -> Path:

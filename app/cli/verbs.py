@@ -220,7 +220,14 @@ def _export(parser: ArgumentParser) -> None:
 
 def _quantize(parser: ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help=_MODEL)
-    sources = parser.add_mutually_exclusive_group(required=True)
+    parser.add_argument(
+        "--precision",
+        choices=("int8", "int8-weights", "int4-weights"),
+        default="int8",
+        help="int8 computes with bytes and needs samples; int8-weights and int4-weights store the weights of linear "
+        "layers with 8 or 4 bits. Default: int8.",
+    )
+    sources = parser.add_mutually_exclusive_group()
     sources.add_argument(
         "--samples",
         metavar="FILES",
@@ -483,8 +490,9 @@ file. The model becomes the next version of its name in the store; a config.toml
         settings=("store", "plugins"),
     ),
     "quantize": Verb(
-        summary="compute layers in int8 where that is faster and accurate",
+        summary="compute layers in int8, or store weights with 8 or 4 bits",
         examples="""  pnnx-serve quantize digits --samples pictures/
+  pnnx-serve quantize gpt --precision int4-weights
   pnnx-serve quantize digits --recorded 100
   pnnx-serve quantize resnet18 --samples calibration.npz --keep 99.5%
   pnnx-serve quantize resnet18.pnnx.param --samples calibration.npz --output quantised

@@ -1,9 +1,10 @@
-"""Post-training quantisation: layers of a float32 graph become int8 where that is faster and accurate enough.
+"""Post-training quantisation: layers of a float32 graph get fewer bits where that is faster and accurate enough.
 
     result = quantise(graph, samples, keep=0.999)
     result.graph.save("model.pnnx.param", "model.pnnx.bin")
 
-The result holds ``QuantizeLinear`` and ``DequantizeLinear`` around every quantised layer, as ONNX writes it.
+The result holds ``QuantizeLinear`` and ``DequantizeLinear`` around every int8 layer, as ONNX writes it, or layers with
+weights in blocks (``engine.BlockLinear``).
 """
 
 from engine.quantisation.accuracy import AccuracyChange, compare_accuracy

@@ -1,4 +1,4 @@
-"""Time and error of single layers in float32 and in int8, on operands that the network had in a run."""
+"""Time and error of single layers in float32 and in fewer bits, on operands that the network had in a run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import numpy as np
 from engine.graph import RuntimeGraph
 from engine.pnnx import Graph, Operator
 from engine.quantisation.calibration import Calibration, prepared
-from engine.quantisation.layers import QuantisableLayer, quantise_operators
+from engine.quantisation.layers import QuantisableLayer
+from engine.quantisation.schemes import Scheme
 from engine.session import Session
 from engine.tensor import Array, TensorSpec
 
@@ -26,8 +27,8 @@ class LayerCost(NamedTuple):
     """Cost of one layer.
 
     Args:
-        float_us, int8_us: time of its kernels; the kernel before it rounds its input to bytes.
-        noise: energy of its error in int8 relative to the energy of its output, after the correction.
+        float_us, int8_us: time of its kernels, and that in fewer bits; the kernel before rounds an int8 layer's input.
+        noise: energy of its error in fewer bits relative to the energy of its output, after the correction.
         correction: mean error of each output channel, to be added to the bias.
     """
 
@@ -48,7 +49,7 @@ class LayerCost(NamedTuple):
 
 
 def measure_layers(
-    layers: Sequence[QuantisableLayer], calibration: Calibration, threads: int | None
+    layers: Sequence[QuantisableLayer], calibration: Calibration, scheme: Scheme, threads: int | None
 ) -> list[LayerCost]:
     """Run every layer alone in both precisions, in turns, and compare time and results."""
     shapes = calibration.operands[0]
@@ -56,11 +57,12 @@ def measure_layers(
     def in_float32(layer: QuantisableLayer, index: int) -> Iterator[Operator]:
         yield from layer.in_float32(f"{index}", f"{index}/x", f"{index}/y")
 
-    def in_int8(layer: QuantisableLayer, index: int) -> Iterator[Operator]:
-        yield from quantise_operators(f"{index}{_INPUT}", f"{index}/x", calibration.affines[layer.input])
-        yield from layer.in_int8(f"{index}", f"{index}{_INPUT}", f"{index}/y")
+    def in_few_bits(layer: QuantisableLayer, index: int) -> Iterator[Operator]:
+        read, operators = scheme.read(layer, f"{index}{_INPUT}", f"{index}/x")
+        yield from operators
+        yield from scheme.compute(layer, f"{index}", read, f"{index}/y")
 
-    graphs = [_side_by_side(layers, shapes, operators) for operators in (in_float32, in_int8)]
+    graphs = [_side_by_side(layers, shapes, operators) for operators in (in_float32, in_few_bits)]
     inputs = [[each[layer.input] for layer in layers] for each in calibration.operands]
     times: list[list[Mapping[str, float]]] = [[], []]
     with prepared(graphs[0], threads) as first, prepared(graphs[1], threads) as second:
@@ -72,7 +74,7 @@ def measure_layers(
     for index, layer in enumerate(layers):
         float_us, int8_us = (float(np.median([row[f"{index}"] for row in rows])) for rows in times)
         expected = [each[layer.output] for each in calibration.operands]
-        noise, correction = _error(layer, [each[index] for each in results], expected)
+        noise, correction = _error(layer, [each[index] for each in results], expected, corrects=scheme.corrects)
         costs.append(LayerCost(float_us, int8_us, noise, correction))
     return costs
 
@@ -106,14 +108,16 @@ def _times(session: Session, inputs: Sequence[Array]) -> Mapping[str, float]:
     return times
 
 
-def _error(layer: QuantisableLayer, results: Sequence[Array], expected: Sequence[Array]) -> tuple[float, Array]:
-    """Return the relative energy of the error and the mean error of each output channel."""
+def _error(
+    layer: QuantisableLayer, results: Sequence[Array], expected: Sequence[Array], *, corrects: bool
+) -> tuple[float, Array]:
+    """Return the relative energy of the error, and the mean error of each output channel that is corrected."""
     channels = 1 if layer.convolution is not None else -1
     differences = np.concatenate(
         [np.moveaxis(right.astype(np.float64) - y, channels, 0).reshape(len(layer.weight), -1)
          for y, right in zip(results, expected, strict=True)], axis=1
     )  # fmt: skip
-    means = differences.mean(1)
+    means = differences.mean(1) * corrects
     energy = sum(float(np.square(each.astype(np.float64)).sum()) for each in expected)
     noise = float(np.square(differences - means[:, None]).sum())
     return (noise / energy if energy else 0.0), means.astype(np.float32)

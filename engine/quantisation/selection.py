@@ -1,23 +1,24 @@
-"""Choice of the layers to quantise: least time with an error of the whole network within a budget."""
+"""Choice of the layers to quantise: least time or memory with an error of the whole network within a budget."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from dataclasses import replace as with_fields
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 import numpy as np
 
 from engine.cancellation import Progress, silent
-from engine.errors import GraphError, ParameterError
+from engine.errors import GraphError, InputError, ParameterError
 from engine.graph import RuntimeGraph
 from engine.passes.optimiser import PASSES, optimise
 from engine.pnnx import Operator
 from engine.quantisation.calibration import Calibration, agreement, calibrate, prepared
-from engine.quantisation.layers import QuantisableLayer, find_layers, quantise_operators
+from engine.quantisation.layers import QuantisableLayer, find_layers
 from engine.quantisation.measurement import LayerCost, measure_layers
+from engine.quantisation.schemes import BlockWeights, Int8, Scheme
 from engine.tensor import Array
 
 # Passes that change what a layer computes; the others run again whenever the result is loaded.
@@ -32,7 +33,14 @@ _FOLDING: Final = frozenset(
     )
 )
 _ROUNDS: Final = 15
-_QUANTISED: Final = ("QuantizeLinear", "DequantizeLinear", "torch.quantize_per_tensor")
+_QUANTISED: Final = ("QuantizeLinear", "DequantizeLinear", "torch.quantize_per_tensor", "engine.BlockLinear")
+# The least time, in µs, that the error of a layer is related to.
+_LEAST_GAIN_US: Final = 0.01
+
+Precision: TypeAlias = Literal["int8", "int8-weights", "int4-weights"]
+PRECISIONS: Final[tuple[str, ...]] = get_args(Precision)
+# Bits of a weight, and weights of a block.
+_BLOCKS: Final[Mapping[str, tuple[int, int]]] = {"int8-weights": (8, 128), "int4-weights": (4, 32)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,13 +49,14 @@ class LayerReport:
 
     Args:
         name, type: of its operator.
-        precision: ``int8`` or ``float32``.
-        float_us, int8_us: time of the layer alone, in µs.
-        sqnr_db: energy of its output relative to that of its error in int8, in dB.
+        precision: that of the quantised layers, or ``float32``.
+        float_us, int8_us: time of the layer alone in float32, and quantised, in µs.
+        sqnr_db: energy of its output, without samples of its weights, relative to that of the error, in dB.
         share: its share of the sum of all layers' relative errors.
-        restore_us: time that a run would take longer if this int8 layer were float32 again; 0 for a float32 layer.
-        restore_share: share of the sum of the int8 layers' errors that would vanish then; 0 for a float32 layer.
-        reason: why it stays in float32; empty for an int8 layer.
+        restore_us: time that a run would take longer if this layer were float32 again; 0 for a float32 layer.
+        restore_share: share of the sum of the quantised layers' errors that would vanish then; 0 for a float32 layer.
+        saved_bytes: bytes by which its weights are smaller if quantised.
+        reason: why it stays in float32; empty for a quantised layer.
     """
 
     name: str
@@ -59,6 +68,7 @@ class LayerReport:
     share: float
     restore_us: float = 0.0
     restore_share: float = 0.0
+    saved_bytes: int = 0
     reason: str = ""
 
     def describe(self) -> dict[str, Any]:
@@ -73,22 +83,27 @@ class QuantisedModel:
     Args:
         graph: built, with quantised layers; the float32 graph if no layer is quantised.
         layers: every layer that could be quantised, in execution order.
-        kept: share of the outputs' energy that is kept on the samples, see ``calibration.agreement``.
-        float_ms, int8_ms: median time of a run on the first sample.
+        kept: share of the outputs' energy that is kept on the samples, see ``calibration.agreement``; else None.
+        float_ms, int8_ms: median time of a run on the first sample, in float32 and quantised.
         samples: number of samples.
     """
 
     graph: RuntimeGraph
     layers: tuple[LayerReport, ...]
-    kept: float
+    kept: float | None
     float_ms: float
     int8_ms: float
     samples: int
 
     @property
     def quantised_layers(self) -> int:
-        """Number of layers in int8."""
-        return sum(layer.precision == "int8" for layer in self.layers)
+        """Number of quantised layers."""
+        return sum(layer.precision != "float32" for layer in self.layers)
+
+    @property
+    def saved_bytes(self) -> int:
+        """Bytes by which the weights of the quantised layers are smaller."""
+        return sum(layer.saved_bytes for layer in self.layers if layer.precision != "float32")
 
     def describe(self) -> dict[str, Any]:
         """Return the report as plain data."""
@@ -96,6 +111,7 @@ class QuantisedModel:
             "kept": self.kept,
             "float_ms": self.float_ms,
             "int8_ms": self.int8_ms,
+            "saved_bytes": self.saved_bytes,
             "samples": self.samples,
             "layers": [layer.describe() for layer in self.layers],
         }
@@ -103,56 +119,87 @@ class QuantisedModel:
 
 def quantise(
     graph: RuntimeGraph,
-    samples: Sequence[Sequence[Array]],
+    samples: Sequence[Sequence[Array]] = (),
     *,
+    precision: Precision = "int8",
     keep: float = 0.999,
     threads: int | None = None,
     progress: Progress = silent,
 ) -> QuantisedModel:
     """Quantise the layers of a network that become faster, as many as the budget allows.
 
-    Every convolution and linear layer is run in float32 and in int8 on values that the samples make. Layers that gain
-    at least 5 % are candidates. If all candidates together lose more than the budget, those with the largest error for
-    the time they save stay in float32.
+    Every convolution and linear layer is run in float32 and quantised, on values that the samples make. Layers that
+    gain at least 5 % are candidates. If all candidates together lose more than the budget, those with the largest error
+    for the time they save stay in float32.
+
+    With ``int4-weights`` and ``int8-weights`` only the weights of linear layers are quantised: in blocks of 32 and 128
+    with a scale each. Layers whose weights become at least a megabyte smaller are candidates, too. Samples may be left
+    out; then there is no budget.
 
     Args:
         graph: a built graph of float32 layers.
         samples: representative inputs in graph order; 50 to 200 runs are usual.
+        precision: ``int8``, ``int8-weights`` or ``int4-weights``.
         keep: least share of the outputs' energy that must be kept, 0.999 is a noise of -30 dB.
         threads: cores a run may use; None for all.
         progress: called with what is done now.
 
     Raises:
-        ParameterError: ``keep`` is not between 0 and 1.
+        ParameterError: ``keep`` is not between 0 and 1, or the precision is unknown.
         GraphError: the graph is quantised already, or has no layer that could be.
-        InputError: there are no samples, or one does not fit the graph.
+        InputError: there are no samples for int8, or one does not fit the graph.
     """
     if not 0 <= keep <= 1:
         raise ParameterError("keep is out of range", found=keep, expected="0 to 1")
+    if precision not in PRECISIONS:
+        raise ParameterError("unknown precision", found=precision, expected=", ".join(PRECISIONS))
     if any(op.type in _QUANTISED for op in graph.operators):
         raise GraphError("the model is quantised already", where=graph.name, expected="a model with float32 layers")
     folded, _ = optimise(graph, off=PASSES.keys() - _FOLDING)
-    layers = find_layers(folded)
+    blocks = _BLOCKS.get(precision)
+    layers = [layer for layer in find_layers(folded) if blocks is None or layer.convolution is None]
     if not layers:
-        raise GraphError("no layer can be quantised", where=graph.name, expected="a convolution or a linear layer")
-    calibration = calibrate(folded, layers, samples, threads, progress)
+        expected = "a convolution or a linear layer" if blocks is None else "a linear layer"
+        raise GraphError("no layer can be quantised", where=graph.name, expected=expected)
+    is_made_up = blocks is not None and not len(samples)
+    given = [_made_up(folded)] if is_made_up else samples
+    calibration = calibrate(folded, layers, given, threads, progress)
+    scheme: Scheme = Int8(calibration.affines) if blocks is None else BlockWeights(*blocks)
     progress("measuring layers", 0, 1)
-    costs = measure_layers(layers, calibration, threads)
-    search = _Search(folded, layers, costs, calibration, samples, threads, progress)
-    chosen, kept = search.best(keep)
+    costs = measure_layers(layers, calibration, scheme, threads)
+    if is_made_up and isinstance(scheme, BlockWeights):
+        costs = [each._replace(noise=scheme.weight_noise(layer)) for layer, each in zip(layers, costs, strict=True)]
+    search = _Search(folded, layers, costs, calibration, scheme, given, threads, progress)
+    chosen, kept = search.best(0.0 if is_made_up else keep)
     model = search.assembled(chosen) if chosen else folded
     progress("measuring the network", 0, 1)
-    float_ms, int8_ms = _times(folded, model, list(samples[0]), threads)
-    if not chosen or int8_ms >= float_ms:
+    float_ms, int8_ms = _times(folded, model, list(given[0]), threads)
+    if not any(scheme.is_worth(layers[k], is_faster=int8_ms < float_ms) for k in chosen):
         chosen, kept, model, int8_ms = [], 1.0, folded, float_ms
     return QuantisedModel(
         graph=model,
-        layers=tuple(_reports(folded, layers, costs, chosen)),
-        kept=kept,
+        layers=tuple(_reports(folded, layers, costs, chosen, scheme)),
+        kept=None if is_made_up else kept,
         float_ms=float_ms,
         int8_ms=int8_ms,
         samples=len(samples),
     )
+
+
+def _made_up(graph: RuntimeGraph) -> list[Array]:
+    """Return inputs of a graph for measuring: normally distributed floats, zeros of other dtypes, dynamic sizes of 1.
+
+    Raises:
+        InputError: the shape of an input is unknown.
+    """
+    random, inputs = np.random.default_rng(0), []
+    for port in graph.inputs:
+        if port.spec is None:
+            raise InputError(f"input '{port.name}' has no known shape", expected="samples")
+        shape = tuple(1 if size is None else size for size in port.spec.shape)
+        values = random.standard_normal(shape) if port.spec.dtype.kind == "f" else np.zeros(shape)
+        inputs.append(values.astype(port.spec.dtype))
+    return inputs
 
 
 class _Search:
@@ -164,6 +211,7 @@ class _Search:
         layers: Sequence[QuantisableLayer],
         costs: Sequence[LayerCost],
         calibration: Calibration,
+        scheme: Scheme,
         samples: Sequence[Sequence[Array]],
         threads: int | None,
         progress: Progress,
@@ -172,6 +220,7 @@ class _Search:
         self._layers = layers
         self._costs = costs
         self._calibration = calibration
+        self._scheme = scheme
         self._samples = samples
         self._threads = threads
         self._progress = progress
@@ -179,8 +228,8 @@ class _Search:
     def best(self, keep: float) -> tuple[list[int], float]:
         """Return the indices of the layers to quantise and the share of the outputs' energy that is kept."""
         costs = self._costs
-        candidates = [k for k, cost in enumerate(costs) if cost.is_faster]
-        candidates.sort(key=lambda k: costs[k].noise / costs[k].gain_us)
+        candidates = _candidates(self._layers, costs, self._scheme)
+        candidates.sort(key=lambda k: costs[k].noise / max(costs[k].gain_us, _LEAST_GAIN_US))
         low, high, kept = 0, len(candidates), 1.0
         count = high  # tried first: mostly all candidates fit
         while low < high:
@@ -193,10 +242,11 @@ class _Search:
         return candidates[:low], kept
 
     def assembled(self, chosen: Collection[int]) -> RuntimeGraph:
-        """Return the graph with the chosen layers in int8."""
+        """Return the graph with the chosen layers quantised."""
         by_name = {self._layers[k].name: k for k in chosen}
         operators: list[Operator] = []
         done: dict[str, str] = {}
+        scheme = self._scheme
         for op in self._graph.source.operators:
             index = by_name.get(op.name)
             if index is None:
@@ -204,17 +254,16 @@ class _Search:
                 continue
             layer = self._layers[index]
             if layer.input not in done:
-                done[layer.input] = f"{layer.input}/quantised"
-                affine = self._calibration.affines[layer.input]
-                operators.extend(quantise_operators(done[layer.input], layer.input, affine))
+                done[layer.input], reading = scheme.read(layer, f"{layer.input}/quantised", layer.input)
+                operators.extend(reading)
             correction = self._costs[index].correction
-            operators.extend(layer.in_int8(layer.name, done[layer.input], layer.output, correction))
+            operators.extend(scheme.compute(layer, layer.name, done[layer.input], layer.output, correction))
         quantised = RuntimeGraph.from_source(with_fields(self._graph.source, operators=operators), self._graph.name)
         quantised.build()
         return quantised.rebuilt(PASSES["dead_operators"](quantised))  # weights in float32
 
     def _kept(self, chosen: Sequence[int]) -> float:
-        self._progress(f"trying {len(chosen)} of {len(self._layers)} layers in int8", 0, 1)
+        self._progress(f"trying {len(chosen)} of {len(self._layers)} layers in {self._scheme.precision}", 0, 1)
         with prepared(self.assembled(chosen), self._threads) as session:
             return agreement(session, self._samples, self._calibration.outputs)
 
@@ -233,27 +282,39 @@ def _times(first: RuntimeGraph, second: RuntimeGraph, sample: list[Array], threa
     return float(np.median(times[0]) * 1e3), float(np.median(times[1]) * 1e3)
 
 
+def _candidates(layers: Sequence[QuantisableLayer], costs: Sequence[LayerCost], scheme: Scheme) -> list[int]:
+    """Return the indices of the layers that are quantised if their error allows it."""
+    pairs = enumerate(zip(layers, costs, strict=True))
+    return [k for k, (layer, cost) in pairs if scheme.is_worth(layer, is_faster=cost.is_faster)]
+
+
 def _reports(
-    graph: RuntimeGraph, layers: Sequence[QuantisableLayer], costs: Sequence[LayerCost], chosen: Collection[int]
+    graph: RuntimeGraph,
+    layers: Sequence[QuantisableLayer],
+    costs: Sequence[LayerCost],
+    chosen: Collection[int],
+    scheme: Scheme,
 ) -> list[LayerReport]:
     types = {op.name: op.type for op in graph.operators}
     total = sum(cost.noise for cost in costs) or 1.0
     present = sum(costs[k].noise for k in chosen) or 1.0
+    candidates = set(_candidates(layers, costs, scheme))
     reports = []
     for index, (layer, cost) in enumerate(zip(layers, costs, strict=True)):
-        is_int8 = index in chosen
+        is_chosen = index in chosen
         reports.append(
             LayerReport(
                 name=layer.name,
                 type=types[layer.name],
-                precision="int8" if is_int8 else "float32",
+                precision=scheme.precision if is_chosen else "float32",
                 float_us=cost.float_us,
                 int8_us=cost.int8_us,
                 sqnr_db=float(-10 * np.log10(cost.noise)) if cost.noise else float("inf"),
                 share=cost.noise / total,
-                restore_us=cost.gain_us if is_int8 else 0.0,
-                restore_share=cost.noise / present if is_int8 else 0.0,
-                reason="" if is_int8 else "error" if cost.is_faster else "not faster",
+                restore_us=cost.gain_us if is_chosen else 0.0,
+                restore_share=cost.noise / present if is_chosen else 0.0,
+                saved_bytes=scheme.saved_bytes(layer),
+                reason="" if is_chosen else "error" if index in candidates else "not faster",
             )
         )
     return reports

@@ -12,6 +12,7 @@ import pytest
 import engine
 from app.cli import main
 from engine.quantisation import measurement, selection
+from engine.quantisation.schemes import BlockWeights
 
 DIGITS = Path(__file__).parents[3] / "model_store" / "digits"
 
@@ -189,3 +190,36 @@ def test_files_of_the_version_are_copied_with_it(
     assert {path.name for path in (digits / "2").iterdir()} == {
         "model.pnnx.param", "model.pnnx.bin", "quantisation.json", "warmup.npz",
     }  # fmt: skip
+
+
+def test_weights_are_quantised_without_samples(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = ("linear", "--precision", "int8-weights", "--output", "out")
+    monkeypatch.setattr(BlockWeights, "saved_bytes", lambda *_: 5_000_000)
+    status, text, _ = quantized(*argv, capsys=capsys)
+    assert status == 0 and "linear · 1 layer · 0 samples" in text
+    assert "1 of 1 layer in int8-weights: " in text and "a run, weights 5 MB smaller\n" in text
+    types = {op.type for op in engine.load(tmp_path / "out" / "model.pnnx.param").operators}
+    assert "engine.BlockLinear" in types
+    report = json.loads((tmp_path / "out" / "quantisation.json").read_text())
+    assert (report["kept"], report["layers"][0]["precision"]) == (None, "int8-weights")
+
+
+def test_a_model_whose_weights_are_small_is_left_alone(
+    store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(selection, "_times", lambda *given: (1.0, 1.0))
+    status, text, _ = quantized("linear", "--precision", "int4-weights", "--output", "out", capsys=capsys)
+    assert status == 1 and "with int4-weights no layer is faster or a megabyte smaller within the budget" in text
+
+
+def test_int8_needs_samples(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, _, error = quantized("linear", "--output", "out", capsys=capsys)
+    assert status != 0 and "--precision int8: expected --samples or --recorded" in error
+
+
+def test_the_precisions_are_those_of_the_engine(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["quantize", "--help"])
+    assert f"{{{','.join(selection.PRECISIONS)}}}" in capsys.readouterr().out

@@ -38,8 +38,6 @@ _FEW_ROWS: Final = 2
 _SUMS: Final = 8
 # Vectors of a panel, the first of equally fast ones.
 _PANEL_SIZES: Final = (4, 2, 3, 1)
-# Prefetch distance, relative to that of floats: 20 % faster on Zen 5.
-_AHEAD: Final = 2
 # Registers of words, scales and constants.
 _OTHERS: Final = 6
 
@@ -182,8 +180,10 @@ class _Writer(TileWriter):
         """Add the products of the first ``count`` codes of every word of a line to the sums, of each in turn."""
         f, code = self.f, self.code
         words = load_panel(f, line, code.panel, is_padded=True)
+        # Zen 5 reads 4-bit words 4 % faster so far ahead than at the distance of 8-bit words, and those 8 % slower.
+        ahead = code.memory.ahead_bytes * self.product.numbers // 2
         for first in range(0, code.width, code.memory.line_floats):
-            f.prefetch(f.at(line, first + _AHEAD * code.memory.ahead_bytes // 4))
+            f.prefetch(f.at(line, first + ahead // 4))
         size, result = code.rows * code.columns * len(code.panel), list(totals)
         for number, (k, weights) in enumerate(self._numbers(words, count)):
             if zeros is not None:
