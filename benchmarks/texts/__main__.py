@@ -1,6 +1,7 @@
 """Measure embeddings of texts over HTTP beside other engines in one process and beside other servers.
 
-    python -m benchmarks.texts --model FOLDER [--threads 1] [--precision float32|bf16] [--python PYTHON] [--save NAME]
+    python -m benchmarks.texts --model FOLDER [--threads 1] [--precision float32|bf16] [--texts 128] [--python PYTHON]
+        [--save NAME]
 
 FOLDER has `model.onnx` and `tokenizer.json` of an embedding model, such as MiniLM. Texts have 8 to 256 tokens, drawn
 at random. Servers answer `/v1/embeddings` for one client and for sixteen, a text per request. Engines embed the same
@@ -45,11 +46,11 @@ SHORTEST: Final = 8
 AGREEMENT: Final = {"float32": 0.99999, "bf16": 0.999}
 
 
-def make_texts(tokenizer: Any) -> list[str]:
+def make_texts(tokenizer: Any, count: int = COUNT) -> list[str]:
     """Return texts of random words; the number of tokens is uniform."""
     chosen = random.Random(0)
     words = [word for word in sorted(tokenizer.get_vocab()) if word.isalpha() and word.isascii() and len(word) > 2]
-    return [" ".join(chosen.choices(words, k=chosen.randint(SHORTEST - 2, LONGEST - 2))) for _ in range(COUNT)]
+    return [" ".join(chosen.choices(words, k=chosen.randint(SHORTEST - 2, LONGEST - 2))) for _ in range(count)]
 
 
 def engine_rate(embed: Embed, batches: Sequence[Sequence[str]]) -> float:
@@ -68,9 +69,9 @@ def check(name: str, found: np.ndarray, expected: np.ndarray, precision: str) ->
     return cosine
 
 
-def measure(model: Path, threads: int, precision: str, turns: int, python: str) -> dict[str, Any]:
+def measure(model: Path, threads: int, precision: str, turns: int, count: int, python: str) -> dict[str, Any]:
     """Return the rates of all after proving that the answers agree."""
-    texts = make_texts(open_tokenizer(model))
+    texts = make_texts(open_tokenizer(model), count)
     ordered = sorted(texts, key=len)
     ways = [[[text] for text in texts], [ordered[at : at + BATCH] for at in range(0, len(ordered), BATCH)]]
     expected = np.concatenate([open_rival("onnxruntime", model, threads, "float32")([text]) for text in texts])
@@ -124,15 +125,16 @@ def main() -> int:
     parser.add_argument("--threads", type=int, nargs="+", default=[1], help="of every engine (1)")
     parser.add_argument("--precision", nargs="+", default=["float32"], choices=list(AGREEMENT))
     parser.add_argument("--turns", type=int, default=3, help="of all competitors (3)")
+    parser.add_argument("--texts", type=int, default=COUNT, help=f"of a turn ({COUNT})")
     parser.add_argument("--python", default=sys.executable, help="interpreter of the other servers (this one)")
     parser.add_argument("--save", metavar="NAME", help="write benchmarks/raw/NAME.json")
     options = parser.parse_args()
     records = [
-        measure(options.model, threads, precision, options.turns, options.python)
+        measure(options.model, threads, precision, options.turns, options.texts, options.python)
         for precision in options.precision
         for threads in options.threads
     ]
-    how = f"texts of {SHORTEST} to {LONGEST} tokens, {options.turns} turns of {COUNT} texts, medians"
+    how = f"texts of {SHORTEST} to {LONGEST} tokens, {options.turns} turns of {options.texts} texts, medians"
     machine = describe([OURS, "onnxruntime", "openvino"])
     result = Result(kind="texts", machine=machine, how=how, body=report(records), records=records)
     print(result.text())

@@ -21,7 +21,7 @@ from app.codec.json_tensors import decode_inputs
 from app.codec.message import read_version
 from app.codec.numpy_files import portable
 from app.codec.parse import parse
-from app.errors import InvalidRequestError
+from app.errors import InvalidRequestError, VersionNotFoundError
 from app.http.body import BodyRequest, dataplane, first_headers, respond
 from app.http.model_request import Reply
 from app.http.responses import json_response
@@ -62,12 +62,14 @@ async def ping(request: Request) -> Response:
 _PREDICTION = _documentation("Run a model, as TorchServe's", _JSON, "image/*", "multipart/form-data")
 
 
+@router.put("/predictions/{name}", **_PREDICTION)  # curl -T sends PUT, as TorchServe's documentation does
 @router.post("/predictions/{name}", **_PREDICTION)
 async def predict(request: Request, name: str) -> Response:
     """Take the body of `/infer`, and answer the prediction alone; probabilities of classes by label."""
     return await _predict(request, name, None)
 
 
+@router.put("/predictions/{name}/{version}", **_PREDICTION)
 @router.post("/predictions/{name}/{version}", **_PREDICTION)
 async def predict_version(request: Request, name: str, version: str) -> Response:
     """As `/predictions/{name}`, with a version; of `2.0` the first number counts."""
@@ -108,13 +110,26 @@ def _torchserve_item(finding: Any) -> Any:
 async def model(request: Request, name: str) -> Response:
     """The keys of all three in one answer."""
     entry = dataplane(request).store.entry(name)
-    states = [
-        {"version": str(each.number), "state": "AVAILABLE" if each.state is State.READY else "START", "status": _OK}
-        for each in entry.versions
-    ]
     is_ready = entry.state is State.READY
     openai = {"id": entry.name, "object": "model", "created": 0, "owned_by": "pnnx-serve"}
+    states = list(map(_state, entry.versions))
     return json_response({**openai, "name": entry.name, "ready": is_ready, "model_version_status": states})
+
+
+@router.get("/v1/models/{name}/versions/{version}", summary="State of a version, as TensorFlow Serving's")
+async def model_version(request: Request, name: str, version: str) -> Response:
+    """As `/v1/models/{name}`, of one version."""
+    entry, number = dataplane(request).store.entry(name), read_version(version)
+    number = entry.number_of(number) if isinstance(number, str) else number
+    states = [_state(each) for each in entry.versions if each.number == number]
+    if not states:
+        raise VersionNotFoundError(f"model '{entry.name}' has no version {number}", found=number)
+    return json_response({"model_version_status": states})
+
+
+def _state(version: Version) -> dict[str, Any]:
+    state = {State.READY: "AVAILABLE", State.LOADING: "START"}.get(version.state, "END")
+    return {"version": str(version.number), "state": state, "status": _OK}
 
 
 _OK: Final = {"error_code": "OK", "error_message": ""}

@@ -36,6 +36,14 @@ router = APIRouter(tags=["text"])
 _JSON: Final = "application/json"
 
 
+# More classes than a model has.
+_ALL: Final = 2**31
+_TRUNCATE: Final = "Whether a text that is too long is truncated; else 413."
+Right = Annotated[
+    Literal["right", "Right"], Field(description="Texts are truncated at their end; no other value is supported.")
+]
+
+
 class TextBody(BaseModel):
     """Base of the bodies of requests: keys that this server has no use for are ignored, as others do."""
 
@@ -44,6 +52,14 @@ class TextBody(BaseModel):
     TASKS: ClassVar[tuple[str, ...]]
 
     model: str | None = Field(default=None, description="Name of the model; default: the server's default model.")
+
+    def for_task(self, task: str) -> TextBody:
+        """Return the body as models of a task take it.
+
+        Raises:
+            ServiceError: it has another form.
+        """
+        return self
 
     def request(self) -> InferRequest:
         """Return the request to the model."""
@@ -139,11 +155,15 @@ class EmbedBody(TextBody):
     TASKS: ClassVar[tuple[str, ...]] = ("embedding",)
     inputs: Annotated[Any, BeforeValidator(partial(_texts, "inputs"))] = Field(description="A text, or a list of them.")
     dimensions: int | None = Field(default=None, description="Leading values of each vector that are kept.")
-    truncate: bool = Field(default=False, description="Whether a text that is too long is truncated; else 413.")
+    normalize: bool | None = Field(default=None, description="Whether vectors have length 1; default: config.toml's.")
+    truncate: bool = Field(default=False, description=_TRUNCATE)
+    truncation_direction: Right = "right"
+    prompt_name: None = Field(default=None, description="Not supported: put the prompt before each text.")
 
     def request(self) -> InferRequest:
         """Return the request to the model."""
-        return _request(self.inputs, {} if self.dimensions is None else {"dimensions": self.dimensions})
+        given = {"dimensions": self.dimensions, "normalise": self.normalize}
+        return _request(self.inputs, {key: value for key, value in given.items() if value is not None})
 
     def pieces(self, model: str, found: list[Any]) -> Iterable[bytes]:
         """Yield a list of vectors.
@@ -151,11 +171,7 @@ class EmbedBody(TextBody):
         Raises:
             RequestTooLargeError: a text is too long, and must not be truncated.
         """
-        too_long = [] if self.truncate else [index for index, each in enumerate(found) if each["truncated"]]
-        if too_long:
-            raise RequestTooLargeError(
-                f'inputs[{too_long[0]}]: found more tokens than the model takes; set "truncate": true to shorten it'
-            )
+        _check_whole(found, "inputs", self.truncate)
         for index, each in enumerate(found):
             yield (b"," if index else b"[") + dump_json(each["embedding"])
         yield b"]"
@@ -169,6 +185,8 @@ class RerankTextsBody(TextBody):
     texts: list[str] = Field(min_length=1, description="Texts to score.")
     raw_scores: bool = Field(default=False, description="Whether scores are the model's own, not between 0 and 1.")
     return_text: bool = Field(default=False, description="Whether results hold their texts.")
+    truncate: bool = Field(default=False, description=_TRUNCATE)
+    truncation_direction: Right = "right"
 
     def request(self) -> InferRequest:
         """Return the request to the model."""
@@ -176,7 +194,12 @@ class RerankTextsBody(TextBody):
         return _request(pairs, {"activation": "none"} if self.raw_scores else {})
 
     def pieces(self, model: str, found: list[Any]) -> Iterable[bytes]:
-        """Return the texts in the order of their scores."""
+        """Return the texts in the order of their scores.
+
+        Raises:
+            RequestTooLargeError: a text is too long, and must not be truncated.
+        """
+        _check_whole(found, "texts", self.truncate)
         results: list[dict[str, Any]] = []
         for index in _by_score(found):
             results.append({"index": index, "score": found[index]["score"]})
@@ -185,35 +208,54 @@ class RerankTextsBody(TextBody):
         return [dump_json(results)]
 
 
+def _sequences(value: object) -> object:
+    """Return the texts of a request to `/predict` as ``read_texts`` takes them.
+
+    A list of strings is one text or one pair there, and a batch is a list of such lists.
+    """
+    if not isinstance(value, list) or len(value) == 1 and isinstance(value[0], str):
+        return value
+    if any(isinstance(each, str) for each in value):
+        return [value]
+    return [
+        each[0] if isinstance(each, list) and len(each) == 1 and isinstance(each[0], str) else each for each in value
+    ]
+
+
 class PredictBody(TextBody):
     """Body of `/predict`."""
 
     TASKS = ("text-classification",)
-    inputs: Annotated[Any, BeforeValidator(partial(_texts, "inputs"))] = Field(
-        description="A text, or a list of texts or of pairs of texts."
-    )
+    inputs: Any = Field(description="A text, a pair of texts, or a list of lists of one or two texts.")
+    raw_scores: bool = Field(default=False, description="Whether scores are the model's own, not probabilities.")
 
     def request(self) -> InferRequest:
-        """Return the request to the model."""
-        return _request(self.inputs, {})
-
-    def pieces(self, model: str, found: list[Any]) -> Iterable[bytes]:
-        """Return the classes of each text."""
-        return [_classes(found)]
-
-
-class InputsBody(EmbedBody):
-    """Body of `POST /`, the route that text-embeddings-inference's clients use without a name."""
-
-    TASKS = (*EmbedBody.TASKS, *PredictBody.TASKS)
-
-    def pieces(self, model: str, found: list[Any]) -> Iterable[bytes]:
-        """Return vectors as `/embed`, or classes as `/predict`.
+        """Return the request to the model.
 
         Raises:
-            RequestTooLargeError: see ``EmbedBody``.
+            ServiceError: the texts have another form.
         """
-        return [_classes(found)] if isinstance(found[0], list) else super().pieces(model, found)
+        scores = {"activation": "none"} if self.raw_scores else {}
+        return _request(read_texts(_sequences(self.inputs), "inputs"), {"top_k": _ALL, **scores})
+
+    def pieces(self, model: str, found: list[Any]) -> Iterable[bytes]:
+        """Return the classes of each text; those of a text or pair alone without a list around."""
+        classes = [[{"score": each["probability"], "label": each["label"]} for each in one] for one in found]
+        is_batch = isinstance(self.inputs, list) and isinstance(self.inputs[0], list)
+        return [dump_json(classes if is_batch else classes[0])]
+
+
+class InputsBody(TextBody):
+    """Body of `POST /`, the route that text-embeddings-inference's clients use without a name."""
+
+    model_config = ConfigDict(extra="allow")
+    TASKS = (*EmbedBody.TASKS, *PredictBody.TASKS)
+    inputs: Any = Field(description="As `/embed` or `/predict` takes them.")
+
+    def for_task(self, task: str) -> TextBody:
+        """Return the body of `/predict` for a model that classifies, else that of `/embed`."""
+        body: TextBody = _validated(self.model_dump(), PredictBody if task in PredictBody.TASKS else EmbedBody)
+        return body
 
 
 class TokenizeBody(BaseModel):
@@ -225,10 +267,13 @@ class TokenizeBody(BaseModel):
     add_special_tokens: bool = Field(default=True, description="Whether special tokens are added.")
 
 
-def _classes(found: Sequence[Any]) -> bytes:
-    """Return the classes of each text; those of a single text without a list around."""
-    classes = [[{"score": each["probability"], "label": each["label"]} for each in one] for one in found]
-    return dump_json(classes[0] if len(classes) == 1 else classes)
+def _check_whole(found: Sequence[Any], key: str, may_truncate: bool) -> None:
+    """Raise if a text was truncated that must not be."""
+    too_long = next((index for index, each in enumerate(found) if each["truncated"]), None)
+    if too_long is not None and not may_truncate:
+        raise RequestTooLargeError(
+            f'{key}[{too_long}]: found more tokens than the model takes; set "truncate": true to shorten it'
+        )
 
 
 def _request(texts: tuple[Text, ...], parameters: Mapping[str, Any]) -> InferRequest:
@@ -281,6 +326,10 @@ def _parsed(body: bytearray, body_type: type[Any]) -> Any:
     document = parse_json(body)
     if not isinstance(document, dict):
         raise InvalidRequestError("the body: expected a JSON object")
+    return _validated(document, body_type)
+
+
+def _validated(document: Mapping[str, Any], body_type: type[Any]) -> Any:
     try:
         return body_type.model_validate(document)
     except _KeptError as kept:
@@ -341,7 +390,9 @@ def read_head(path: str, headers: Mapping[bytes, bytes], query: Mapping[str, str
         plane: DataPlane = state.dataplane
 
         def resolve(parsed: TextBody) -> tuple[Version, InferRequest, Callable[[Answer], Reply]]:
-            return find_version(plane, parsed.model, parsed.TASKS), parsed.request(), parsed.reply
+            version = find_version(plane, parsed.model, parsed.TASKS)
+            body = parsed.for_task("" if version.model is None else version.model.task)
+            return version, body.request(), body.reply
 
         return BodyRequest(plane, headers, read, resolve)
 

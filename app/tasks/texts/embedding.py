@@ -43,7 +43,10 @@ class EmbeddingTask(TextTask[EmbeddingConfig]):
 
     NAME = "embedding"
     CONFIG = EmbeddingConfig
-    PARAMETERS = {"dimensions": "how many leading values of each vector"}
+    PARAMETERS = {
+        "dimensions": "how many leading values of each vector",
+        "normalise": "whether vectors are scaled to length 1",
+    }
     FINDING = EmbeddingBody
     EXAMPLE = {"predictions": {"embedding": [0.6, -0.8], "tokens": 5, "truncated": False}}
 

@@ -9,6 +9,7 @@ import pytest
 
 from tests.app.client import Client, serving
 from tests.app.pictures import png
+from tests.app.sample_models import elementwise, write_model
 
 
 def test_a_server_that_is_not_ready_is_unhealthy_in_torchserve_s_form(zoo: Client, tmp_path: Path) -> None:
@@ -23,6 +24,11 @@ def test_a_picture_is_answered_by_probabilities_of_labels(zoo: Client) -> None:
     assert answer.json() == {each["label"]: each["probability"] for each in usual["predictions"]}
     versioned = zoo.post("/predictions/shades/1.0", content=png(), headers={"content-type": "image/png"})
     assert versioned.json() == answer.json()
+
+
+def test_curl_t_sends_put(zoo: Client) -> None:
+    for path in ("/predictions/shades", "/predictions/shades/1.0"):  # curl .../predictions/shades -T kitten.png
+        assert set(zoo.request("PUT", path, content=png()).json()) == {"left", "right", "below"}
 
 
 def test_a_file_of_a_form_is_taken_as_torchserve_takes_it(zoo: Client) -> None:
@@ -51,6 +57,24 @@ def test_rows_are_answered_by_rows(zoo: Client) -> None:
 def test_rows_of_several_inputs_are_objects(zoo: Client) -> None:
     rows = [{"in0": [1, 2], "in1": [3, 4]}, {"in0": [5, 6], "in1": [7, 8]}]
     assert zoo.post("/v1/models/add:predict", json={"instances": rows}).json() == {"predictions": [[4, 6], [12, 14]]}
+
+
+def test_half_plus_two_of_tensorflow_serving_s_documentation(tmp_path: Path) -> None:
+    write_model(tmp_path, "half_plus_two", elementwise("add(mul(@0,0.5),2)", "(?)f32"))
+    form = {"content-type": "application/x-www-form-urlencoded"}  # of curl -d
+    with serving(tmp_path) as client:
+        path = "/v1/models/half_plus_two:predict"
+        rows = client.post(path, content=b'{"instances": [1.0, 2.0, 5.0]}', headers=form)
+        assert rows.json() == {"predictions": [2.5, 3.0, 4.5]}
+        columns = client.post(
+            path, content=b'{"signature_name": "serving_default", "inputs": [1.0, 2.0]}', headers=form
+        )
+        assert columns.json() == {"outputs": [2.5, 3.0]}
+        status = {"error_code": "OK", "error_message": ""}
+        state = {"model_version_status": [{"version": "1", "state": "AVAILABLE", "status": status}]}
+        assert client.get("/v1/models/half_plus_two/versions/1").json() == state
+        for unknown in ("2", "stable"):
+            assert client.get(f"/v1/models/half_plus_two/versions/{unknown}").status_code == 404
 
 
 def test_columns_are_answered_by_columns(zoo: Client) -> None:

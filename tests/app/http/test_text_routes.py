@@ -96,6 +96,57 @@ def test_the_routes_of_text_embeddings_inference_answer_in_its_form(texts: Clien
     assert [each["label"] for each in classes] == [each["label"] for each in ANSWERS["text-classification"][0]]
 
 
+def test_a_list_of_strings_is_a_pair_for_predict_and_a_batch_is_a_list_of_lists(texts: Client) -> None:
+    first, second = ANSWERS["sentences"][:2]
+    name = {"model": "text-classification"}
+
+    def asked(inputs: object, path: str = "/predict", **more: object) -> object:
+        response = texts.post(path, json={**name, "inputs": inputs, **more})
+        assert response.status_code == 200, response.text
+        return response.json()
+
+    def usual(text: object, **parameters: object) -> list[object]:
+        body = {"text": text, "parameters": {"top_k": 1000, **parameters}}
+        found = texts.post("/models/text-classification/infer", json=body).json()["predictions"]
+        return [{"score": each["probability"], "label": each["label"]} for each in found]
+
+    one, two, pair = usual(first), usual(second), usual([[first, second]])
+    assert asked(first) == asked([first]) == one
+    assert asked([first, second]) == pair
+    assert asked([[first]]) == [one]
+    assert asked([[first], [second], [first, second]]) == [one, two, pair]
+    assert asked([[first], [second]], "/") == [one, two]
+    assert asked(first, raw_scores=True) == usual(first, activation="none")
+    assert asked([2, 5, 3]) == usual([[2, 5, 3]])
+
+
+@pytest.mark.parametrize(
+    "inputs", [[], ["a", "b", "c"], ["a", ["b"]], {}, 7, [[]], [["a", "b", "c"]], [["a"], 3], None]
+)
+def test_other_inputs_of_predict_are_refused(texts: Client, inputs: object) -> None:
+    for path in ("/predict", "/"):
+        response = texts.post(path, json={"model": "text-classification", "inputs": inputs})
+        assert response.status_code == 400, response.text
+        assert "inputs" in response.json()["error"]["message"]
+
+
+def test_vectors_keep_their_length_on_request(texts: Client) -> None:
+    (scaled,), (kept,), (same,) = (
+        texts.post("/embed", json={"model": "embedding", "inputs": "The cat", **more}).json()
+        for more in ({}, {"normalize": False}, {"normalize": True})
+    )
+    assert scaled == same
+    assert np.linalg.norm(kept) != pytest.approx(1, abs=0.01)
+    np.testing.assert_allclose(np.divide(kept, np.linalg.norm(kept)), scaled, atol=1e-6)
+
+
+@pytest.mark.parametrize("more", [{"truncation_direction": "Left"}, {"prompt_name": "query"}, {"normalize": "often"}])
+def test_what_embed_cannot_do_is_refused(texts: Client, more: dict[str, object]) -> None:
+    response = texts.post("/embed", json={"model": "embedding", "inputs": "The cat", **more})
+    assert response.status_code == 400, response.text
+    assert next(iter(more)) in response.json()["error"]["message"]
+
+
 def test_a_request_without_a_model_means_the_only_one_of_the_task(texts: Client) -> None:
     vectors = texts.post("/embed", json={"inputs": "The cat"})
     assert vectors.status_code == 200, vectors.text
@@ -108,6 +159,10 @@ def test_a_text_that_is_too_long_is_truncated_only_on_request(texts: Client) -> 
     assert refused.status_code == 413
     assert "inputs[0]" in refused.json()["error"]["message"]
     assert texts.post("/embed", json={**long, "truncate": True}).status_code == 200
+    pairs = {"model": "rerank", "query": "cat", "texts": ["The cat", long["inputs"]]}
+    refused = texts.post("/rerank", json=pairs)
+    assert (refused.status_code, "texts[1]" in refused.text) == (413, True)
+    assert texts.post("/rerank", json={**pairs, "truncate": True}).status_code == 200
     assert texts.post("/v1/embeddings", json={"model": "embedding", "input": long["inputs"]}).json()["truncated"] == [0]
 
 
