@@ -47,6 +47,7 @@ from engine.memory.files import read_file
 from engine.memory.resources import free_memory_bytes, total_memory_bytes
 from engine.memory.shared_blocks import SharedBlockServer, share_memory
 from engine.onnx import is_onnx
+from engine.onnx_writing import OnnxFile, save_onnx
 from engine.options import PASS_NAMES, Options
 from engine.pnnx.files import kind_of_file
 from engine.quantisation import AccuracyChange, LayerReport, QuantisedModel, compare_accuracy, quantise
@@ -76,6 +77,7 @@ __all__ = [
     "Mismatch",
     "ModelFormatError",
     "NonFiniteOrigin",
+    "OnnxFile",
     "Options",
     "Outputs",
     "ParamSyntaxError",
@@ -117,6 +119,7 @@ __all__ = [
     "read_file",
     "register",
     "registry",
+    "save_onnx",
     "share_memory",
     "total_memory_bytes",
 ]

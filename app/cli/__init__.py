@@ -98,8 +98,8 @@ def _spelled(flag: str, action: argparse.Action, is_on: bool) -> Iterator[str]:
         yield f"--{flag.removeprefix('--no-')}" if flag.startswith("--no-") else f"--no-{flag.removeprefix('--')}"
 
 
-# A module cannot be named by a keyword.
-_MODULES: Final = {"import": "moving_in"}
+# A module cannot be named by a keyword, nor with a hyphen.
+_MODULES: Final = {"import": "moving_in", "export-onnx": "export_onnx"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -218,6 +218,12 @@ def _export(parser: ArgumentParser) -> None:
     )
 
 
+def _export_onnx(parser: ArgumentParser) -> None:
+    parser.add_argument("model", metavar="MODEL", help=_MODEL)
+    parser.add_argument("output", metavar="OUT.onnx", help="file to write")
+    parser.add_argument("--any-batch", action="store_true", help="let the file accept any batch size")
+
+
 def _quantize(parser: ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help=_MODEL)
     parser.add_argument(
@@ -474,6 +480,17 @@ the result. Importing a Python file runs it. Without --output the pair becomes t
 the store, provided that its outputs match the original model's.
 """,
         configure=_export,
+        settings=("store", "plugins"),
+    ),
+    "export-onnx": Verb(
+        summary="write a model as an ONNX file for other runtimes",
+        examples="""  pnnx-serve export-onnx digits digits.onnx
+  pnnx-serve export-onnx resnet18.pnnx.param resnet18.onnx --any-batch
+
+A model that was quantised becomes a file with QuantizeLinear and DequantizeLinear. If ONNX cannot express an operator,
+all such operators are listed, and nothing is written. Needs the extra [onnx].
+""",
+        configure=_export_onnx,
         settings=("store", "plugins"),
     ),
     "import": Verb(

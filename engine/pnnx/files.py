@@ -95,6 +95,21 @@ def _identity(path: Path) -> tuple[int, ...] | None:
         return None
 
 
+def replace_file(path: Path, write: Writer) -> None:
+    """Write a file and move it to its path; after a failure the path is unchanged.
+
+    Raises:
+        EngineError: the system refuses; errors of the writer pass through.
+    """
+    try:
+        place = os.path.realpath(path)  # a link stays a link; its target is replaced
+        with _staged(place, write) as one:
+            os.replace(one, place)
+        _sync_folder(os.path.dirname(place))
+    except (OSError, ValueError) as error:
+        raise EngineError("the file cannot be written", where=file_name(path), found=reason(error)) from None
+
+
 def replace_files(first: tuple[Path, Writer], second: tuple[Path, Writer]) -> None:
     """Write two files, then move both to their paths. After a failure both paths are unchanged.
 

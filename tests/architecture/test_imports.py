@@ -44,6 +44,9 @@ ALLOWED: dict[str, set[str]] = {
     "engine.layers": VOCABULARY | {"engine.ir", "engine.promotion", "engine.special", "engine.expression"},
     "engine.onnx": VOCABULARY | {"engine.memory", "engine.layers", "engine.pnnx"},
     "engine.graph": VOCABULARY | {"engine.bundle", "engine.expression", "engine.layers", "engine.onnx", "engine.pnnx"},
+    "engine.onnx_writing": VOCABULARY
+    | {"engine.expression", "engine.graph", "engine.layers", "engine.memory", "engine.onnx", "engine.pnnx"}
+    | {"engine.promotion"},
     "engine.passes": VOCABULARY | {"engine.expression", "engine.graph", "engine.layers", "engine.pnnx"},
     "engine.options": {"engine.errors", "engine.passes"},
     "engine.profiling": {"engine.graph"},

@@ -1,0 +1,163 @@
+"""Recurrent networks, a node for each layer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from engine.layers.recurrent import recurrent
+from engine.onnx_writing.registry import writes
+from engine.onnx_writing.value import Value
+from engine.onnx_writing.writer import INT32, INT64, Writer
+from engine.promotion import float_dtype
+
+_ORDERS: Final = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2), "RNN": (0,)}
+"""Place in PyTorch's order of each gate of ONNX's: i, o, f, c for LSTM, and z, r, h for GRU."""
+_PEEPHOLES: Final = (0, 2, 1)
+_NAMES: Final = ("Sigmoid", "Tanh", "Relu", "Affine", "LeakyRelu", "ThresholdedRelu", "ScaledTanh", "HardSigmoid",
+                 "Elu", "Softsign", "Softplus")  # fmt: skip
+
+
+@writes(recurrent.LSTM)
+def lstm(
+    to: Writer,
+    layer: recurrent.LSTM,
+    input: Value,
+    initial_h: Value | None = None,
+    initial_c: Value | None = None,
+    lengths: Value | None = None,
+    **weights: Value,
+) -> Any:
+    if layer.proj_size:
+        to.refuse("ONNX has no LSTM with a projection", "train the network without proj_size")
+    if layer.rounds:
+        to.refuse("an LSTM that rounds its state is of one runtime only")
+    options = {"input_forget": 1 if layer.couples_gates else None}
+    return _network(to, "LSTM", layer, input, [initial_h, initial_c], lengths, weights, options)
+
+
+@writes(recurrent.GRU)
+def gru(
+    to: Writer,
+    layer: recurrent.GRU,
+    input: Value,
+    initial_h: Value | None = None,
+    lengths: Value | None = None,
+    **weights: Value,
+) -> Any:
+    options = {"linear_before_reset": None if layer.resets_first else 1}
+    return _network(to, "GRU", layer, input, [initial_h], lengths, weights, options)
+
+
+@writes(recurrent.RNN)
+def rnn(
+    to: Writer,
+    layer: recurrent.RNN,
+    input: Value,
+    initial_h: Value | None = None,
+    lengths: Value | None = None,
+    **weights: Value,
+) -> Any:
+    return _network(to, "RNN", layer, input, [initial_h], lengths, weights, {})
+
+
+def _network(
+    to: Writer,
+    kind: str,
+    layer: recurrent.Recurrent,
+    input: Value,
+    states: Sequence[Value | None],
+    lengths: Value | None,
+    weights: Mapping[str, Value],
+    options: Mapping[str, Any],
+) -> Any:
+    """Write all layers; ONNX has the steps first, and the directions of an output before its batch."""
+    dtype = float_dtype(input.dtype)
+    x = to.cast(input, dtype)
+    is_single, directions = input.rank == 2, len(layer.suffixes)
+    x = to.unsqueeze(x, 1) if is_single else to.transpose(x, (1, 0, 2)) if layer.batch_first else x
+    starts = [None if each is None else to.cast(each, dtype) for each in states]
+    starts = [each if each is None or not is_single else to.unsqueeze(each, 1) for each in starts]
+    ends = None if lengths is None else to.cast(lengths, INT32)
+    attributes = {"hidden_size": layer.hidden_size, "direction": _direction(layer), "clip": layer.clip,
+                  **_activations(layer), **options}  # fmt: skip
+    finals: list[Sequence[Value]] = []
+    for index in range(layer.num_layers):
+        own = [None if each is None else _slice(to, each, index, directions, layer.num_layers) for each in starts]
+        cell = _weights(to, kind, layer, weights, index, dtype)
+        peepholes = [cell[3]] if kind == "LSTM" else []
+        y, *last = to.ops(kind, [x, *cell[:3], ends, *own, *peepholes], [dtype] * (1 + len(states)), **attributes)
+        # (T, D, B, H) -> (T, B, D * H)
+        moved = to.op("Squeeze", y, to.constant([1], INT64)) if directions == 1 else to.op(
+            "Reshape", to.op("Transpose", y, perm=[0, 2, 1, 3]), to.constant([0, 0, -1], INT64))  # fmt: skip
+        x = moved
+        finals.append(last)
+    final = [each[0] if len(each) == 1 else to.op("Concat", *each, axis=0) for each in zip(*finals, strict=True)]
+    if is_single:
+        x, final = (to.op("Squeeze", x, to.constant([1], INT64)),
+                    [to.op("Squeeze", each, to.constant([1], INT64)) for each in final])  # fmt: skip
+    elif layer.batch_first:
+        x = to.op("Transpose", x, perm=[1, 0, 2])
+    found = dict(zip(("output", *layer.state_names), (x, *final), strict=True))
+    results = tuple(found[name] for name in layer.outputs)
+    return results[0] if len(results) == 1 else results
+
+
+def _direction(layer: recurrent.Recurrent) -> str | None:
+    return "bidirectional" if layer.bidirectional else "reverse" if layer.reverse else None
+
+
+def _activations(layer: recurrent.Recurrent) -> dict[str, Any]:
+    if layer.is_usual and layer.usual != ("relu",):
+        return {}
+    by_name = {name.lower(): name for name in _NAMES}
+    names = [by_name[name.lower()] for name in layer.activations or layer.usual]
+    each = len(layer.usual)
+    names = names * len(layer.suffixes) if len(names) == each else names
+    return {
+        "activations": names,
+        "activation_alpha": list(layer.activation_alpha) or None,
+        "activation_beta": list(layer.activation_beta) or None,
+    }
+
+
+def _slice(to: Writer, states: Value, index: int, directions: int, layers: int) -> Value:
+    return states if layers == 1 else to.slice(states, 0, index * directions, (index + 1) * directions)
+
+
+def _weights(
+    to: Writer, kind: str, layer: recurrent.Recurrent, weights: Mapping[str, Value], index: int, dtype: Any
+) -> list[Value | None]:
+    """Return W, R, B and P of a layer: (D, rows, columns), rows in ONNX's order of gates."""
+
+    def stacked(name: str, order: Sequence[int]) -> Value:
+        rows = [_ordered(to, to.cast(weights[f"{name}_l{index}{each}"], dtype), order) for each in layer.suffixes]
+        if all(each.constant is not None for each in rows):
+            return to.builder.constant(np.stack([each.constant for each in rows if each.constant is not None]),
+                                       f"{to.builder.scope}.{name}_l{index}")  # fmt: skip
+        parts = [to.unsqueeze(each, 0) for each in rows]
+        return parts[0] if len(parts) == 1 else to.op("Concat", *parts, axis=0)
+
+    order = _ORDERS[kind]
+    bias = None
+    if f"bias_ih_l{index}" in weights:
+        both = [stacked(name, order) for name in ("bias_ih", "bias_hh")]
+        constants = [each.constant for each in both if each.constant is not None]
+        bias = (
+            to.builder.constant(np.concatenate(constants, 1), f"{to.builder.scope}.bias_l{index}")
+            if len(constants) == 2
+            else to.op("Concat", *both, axis=1)
+        )
+    peepholes = stacked("weight_peephole", _PEEPHOLES) if f"weight_peephole_l{index}" in weights else None
+    return [stacked("weight_ih", order), stacked("weight_hh", order), bias, peepholes]
+
+
+def _ordered(to: Writer, weights: Value, order: Sequence[int]) -> Value:
+    """Return rows of gates in another order."""
+    (rows,) = to.known(weights.shape[:1], "the number of units")
+    places = np.arange(rows).reshape(len(order), -1)[list(order)].reshape(-1)
+    if weights.constant is not None:
+        return Value(weights.name, weights.dtype, weights.sizes, np.ascontiguousarray(weights.constant[places]))
+    return to.op("Gather", weights, to.constant(places, INT64), axis=0, shape=weights.sizes)

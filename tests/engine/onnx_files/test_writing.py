@@ -1,0 +1,147 @@
+"""Graphs written as ONNX files: names, sizes, constants, refusals and files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+import engine
+from engine.onnx_writing import save_onnx, to_model
+from engine.passes.support.rewriting import stored
+from engine.pnnx import Graph, Operator
+from engine.tensor import TensorSpec
+
+
+def built(*operators: Operator, shapes: Sequence[tuple[int | None, ...]] = ((1, 3),), **facts: Any) -> Any:
+    """Return a built graph of operators between the inputs 0, 1, ... and the output, the last operand."""
+    inputs = [Operator("pnnx.Input", f"in{k}", (), (str(k),)) for k in range(len(shapes))]
+    known = {str(k): TensorSpec(shape, np.dtype(np.float32)) for k, shape in enumerate(shapes)}
+    last = operators[-1].outputs[0] if operators else "0"
+    graph = engine.RuntimeGraph.from_source(
+        Graph([*inputs, *operators, Operator("pnnx.Output", "out0", (last,))], known, **facts)
+    )
+    graph.build()
+    return graph
+
+
+def reread(graph: engine.RuntimeGraph, folder: Path) -> engine.RuntimeGraph:
+    save_onnx(graph, folder / "model.onnx")
+    return engine.load(folder / "model.onnx")
+
+
+RELU = Operator("F.relu", "act", ("0",), ("1",))
+
+
+def test_inputs_and_outputs_keep_their_names_and_known_sizes() -> None:
+    model = to_model(built(RELU))
+    assert [each.name for each in model.graph.input] == ["in0"]
+    assert [each.name for each in model.graph.output] == ["out0"]
+    assert [dim.dim_value for dim in model.graph.output[0].type.tensor_type.shape.dim] == [1, 3]
+
+
+def test_dynamic_sizes_have_the_names_of_the_file() -> None:
+    graph = built(RELU, shapes=[(None, 3)], size_names={"0": ("batch", None)})
+    (dim, other) = to_model(graph).graph.input[0].type.tensor_type.shape.dim
+    assert (dim.dim_param, other.dim_value) == ("batch", 3)
+
+
+def test_dynamic_sizes_without_a_name_get_that_of_their_axis() -> None:
+    model = to_model(built(RELU, shapes=[(None, 3)]))
+    assert model.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "in0_0"
+
+
+def test_an_input_that_is_an_output_passes_through_a_node() -> None:
+    model = to_model(built())
+    assert [(each.op_type, *each.input, *each.output) for each in model.graph.node] == [("Identity", "in0", "out0")]
+
+
+def test_weights_become_initialisers_with_the_name_of_their_operator(tmp_path: Path) -> None:
+    weight = np.arange(6, dtype=np.float32).reshape(2, 3)
+    linear = Operator("nn.Linear", "fc", ("0",), ("1",), attributes={"weight": stored(weight)})
+    model = to_model(built(linear))
+    assert [each.name for each in model.graph.initializer] == ["fc.weight"]
+    np.testing.assert_array_equal(onnx.numpy_helper.to_array(model.graph.initializer[0]), weight)
+
+
+def test_unused_operators_are_not_written() -> None:
+    unused = Operator("F.sigmoid", "unused", ("0",), ("9",))
+    assert [each.op_type for each in to_model(built(unused, RELU)).graph.node] == ["Relu"]
+
+
+def test_all_operators_without_a_counterpart_are_named_at_once() -> None:
+    graph = built(
+        Operator("torch.lgamma", "first", ("0",), ("1",)),
+        Operator("torch.digamma", "second", ("0",), ("2",)),
+        Operator("torch.add", "sum", ("1", "2"), ("3",)),
+    )
+    with pytest.raises(engine.UnsupportedOperatorError) as refused:
+        to_model(graph)
+    assert str(refused.value) == (
+        "2 operators cannot be written as ONNX: "
+        "first (torch.lgamma): ONNX has no counterpart of the function 'lgamma'; "
+        "second (torch.digamma): ONNX has no counterpart of the function 'digamma'"
+    )
+
+
+def test_an_input_of_unknown_rank_is_refused() -> None:
+    source = Graph([Operator("pnnx.Input", "x", (), ("0",)), RELU, Operator("pnnx.Output", "out0", ("1",))])
+    graph = engine.RuntimeGraph.from_source(source)
+    graph.build()
+    with pytest.raises(engine.UnsupportedOperatorError, match="is not a tensor of known rank and dtype"):
+        to_model(graph)
+
+
+def test_large_weights_go_to_a_file_of_their_own(tmp_path: Path) -> None:
+    weight = np.random.default_rng(0).standard_normal((500, 3), np.float32)
+    graph = built(Operator("nn.Linear", "fc", ("0",), ("1",), attributes={"weight": stored(weight)}))
+    made = save_onnx(graph, tmp_path / "model.onnx", largest_bytes=1000)
+    assert made.data == "model.onnx.data"
+    assert (tmp_path / "model.onnx").stat().st_size < 1000 < weight.nbytes <= (tmp_path / made.data).stat().st_size
+    onnx.checker.check_model(tmp_path / "model.onnx")
+    tensor = onnx.load(tmp_path / "model.onnx").graph.initializer[0]
+    np.testing.assert_array_equal(onnx.numpy_helper.to_array(tensor), weight)
+
+
+def test_a_refused_graph_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(b"before")
+    with pytest.raises(engine.UnsupportedOperatorError):
+        save_onnx(built(Operator("torch.lgamma", "gamma", ("0",), ("1",))), path)
+    assert path.read_bytes() == b"before"
+    assert [each.name for each in tmp_path.iterdir()] == ["model.onnx"]
+
+
+def test_a_folder_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    with pytest.raises(engine.EngineError, match="model.onnx: the file cannot be written"):
+        save_onnx(built(RELU), tmp_path / "missing" / "model.onnx")
+
+
+def test_names_of_operands_and_ports_do_not_collide(tmp_path: Path) -> None:
+    graph = built(
+        Operator("F.relu", "act", ("0",), ("out0",)),
+        Operator("F.sigmoid", "second", ("out0",), ("in0",)),
+        Operator("torch.neg", "third", ("in0",), ("constant",)),
+    )
+    onnx.checker.check_model(to_model(graph), full_check=True)
+    x = [np.array([[-1, 0, 2]], np.float32)]
+    expected = -1 / (1 + np.exp(-np.maximum(x[0], 0)))
+    np.testing.assert_allclose(engine.Session(reread(graph, tmp_path)).run(x)[0], expected, rtol=1e-6)
+
+
+def test_sizes_are_computed_by_the_file(tmp_path: Path) -> None:
+    graph = built(
+        Operator("Tensor.size", "size", ("0",), ("n",), {"dim": 1}),
+        Operator("pnnx.Expression", "half", ("n",), ("h",), {"expr": "floor_divide(@0,2)"}),
+        Operator("pnnx.Expression", "list", ("h",), ("s",), {"expr": "[2,@0,-1]"}),
+        Operator("Tensor.reshape", "split", ("0", "s"), ("1",), labels=("input", "shape")),
+        shapes=[(None, None)],
+    )
+    session = engine.Session(reread(graph, tmp_path), backend="reference")
+    for rows, columns in ((3, 4), (1, 6)):
+        x = np.arange(rows * columns, dtype=np.float32).reshape(rows, columns)
+        np.testing.assert_array_equal(session.run([x])[0], x.reshape(2, columns // 2, -1))
