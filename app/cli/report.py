@@ -10,6 +10,7 @@ from app.cli.arguments import models
 from app.cli.output import display_name, write_result
 from app.codec.parse import parse
 from app.console.profiling import inputs_to_measure, profile
+from app.console.quantisation import read_report
 from app.console.report import report
 from app.errors import InvalidRequestError
 from app.models.request import InferRequest
@@ -19,7 +20,7 @@ from app.settings import Settings
 
 def execute(args: argparse.Namespace, settings: Settings) -> int:
     """Load, compile, measure and write."""
-    found, _, model = models.load(args.model, settings)
+    found, version, model = models.load(args.model, settings)
     with compiling(found.name) as show:
         model.compile(progress=show)
     measured = None
@@ -28,7 +29,7 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
     with progress(f"measuring {found.name}"), nullcontext() if shapes else suppress(InvalidRequestError):
         measured = profile(model, settings, *inputs_to_measure(model, found, partial(_read, settings), shapes))
     description = {**model.session.describe(), "name": display_name(found.name)}
-    write_result(report(description, measured).encode(), args.output)
+    write_result(report(description, measured, read_report(version, found.name)).encode(), args.output)
     return 0
 
 

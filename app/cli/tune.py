@@ -51,6 +51,7 @@ def _candidates(args: argparse.Namespace, threads: int) -> list[Candidate]:
         "winograd": {"winograd": ("auto", "off")},
         "passes": {"passes_off": ((), ("all",))},
         "backend": {"backend": ("compiled", "reference")},
+        "precision": {"precision": ("float32", "bf16")},
     }
     chosen = {key: value for name in args.vary for key, value in wide[name].items()}
     try:
@@ -132,6 +133,7 @@ def candidate_text(row: Mapping[str, Any]) -> str:
     if row["backend"] == "reference":
         return f"reference, {batch}"
     words = [counted(row["threads"], "thread"), batch]
+    words += [row["precision"]] if row["precision"] != "float32" else []
     words += ["no Winograd"] if row["winograd"] == "off" else []
     count = len(row["passes_off"])
     words += ["without 1 pass" if count == 1 else f"without {count} passes"] if count else []

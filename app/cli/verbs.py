@@ -155,9 +155,9 @@ def _tuning(parser: ArgumentParser) -> None:
         "--vary",
         nargs="+",
         default=[],
-        choices=("winograd", "passes", "backend"),
+        choices=("winograd", "passes", "backend", "precision"),
         metavar="WHAT",
-        help="options to vary: winograd, passes (all or none), backend",
+        help="options to vary: winograd, passes (all or none), backend, precision (float32 or bf16)",
     )
     _shape(parser)
     parser.add_argument("--seconds", type=duration, default=1.0, metavar="S", help="seconds per candidate. Default: 1.")

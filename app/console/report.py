@@ -163,12 +163,15 @@ svg{max-width:100%;height:auto}
 """
 
 
-def report(description: Mapping[str, Any], profile: Mapping[str, Any] | None) -> str:
+def report(
+    description: Mapping[str, Any], profile: Mapping[str, Any] | None, quantised: Mapping[str, Any] | None = None
+) -> str:
     """Return the page.
 
     Args:
         description: the engine's description of the graph.
         profile: measured run, or None.
+        quantised: report of the quantisation, or None.
     """
     name = str(description.get("name") or "graph")
     times = profile["operators"] if profile is not None else []
@@ -184,6 +187,8 @@ def report(description: Mapping[str, Any], profile: Mapping[str, Any] | None) ->
         body.append(_tiles(profile, rows))
         body += [_section(title, picture) for title, picture in pictures.items() if picture]
         body.append(_section("Kernels by time", _table(rows)))
+    if quantised is not None:
+        body.append(_section("Quantisation", _quantisation(quantised)))
     body += [_section("Inputs and outputs", _ports(description)), _section("Graph", drawing)]
     head = [
         '<meta charset="utf-8"/>',
@@ -243,6 +248,45 @@ def _cells(row: Mapping[str, Any]) -> Iterator[str]:
     yield element("td", bar, text(percent_text(row["share"])), class_="n")
     rate = row["flops"] / row["time_us"] * 1e6 if row["flops"] and row["time_us"] else None
     yield element("td", text("" if rate is None else count_text(rate, "FLOP/s")), " ", class_="n")
+
+
+def _quantisation(found: Mapping[str, Any]) -> str:
+    head = element("tr", *(element("th", text(title), class_="n" if at > 1 else "") for at, title in enumerate(
+        ("Layer", "Precision", "float32", "int8", "SQNR", "Error", "Restore")
+    )))  # fmt: skip
+    rows = (element("tr", *_layer_cells(row)) for row in found["layers"])
+    return element("p", text(quantisation_text(found))) + element("table", head, *rows)
+
+
+def _layer_cells(row: Mapping[str, Any]) -> Iterator[str]:
+    yield element("td", text(row["name"]), title=row["type"])
+    reason = f" ({row['reason']})" if row["reason"] else ""
+    yield element("td", text(row["precision"] + reason))
+    for key in ("float_us", "int8_us"):
+        yield element("td", text(time_text(row[key])), class_="n")
+    noise = row["sqnr_db"]
+    yield element("td", text("" if noise is None else f"{noise:.1f} dB"), " ", class_="n")
+    yield element("td", text(percent_text(row["share"])), class_="n")
+    back = f"+{time_text(row['restore_us'])}, -{percent_text(row['restore_share'])}"
+    yield element("td", text(back if row["precision"] == "int8" else ""), " ", class_="n")
+
+
+def quantisation_text(found: Mapping[str, Any]) -> str:
+    """Return the summary of a quantisation: layers, times, what is kept, and the accuracy on labelled samples."""
+    count = sum(row["precision"] == "int8" for row in found["layers"])
+    times = (time_text(1e3 * found[key]) for key in ("float_ms", "int8_ms"))
+    words = [
+        f"{count} of {len(found['layers'])} layers in int8",
+        " → ".join(times) + " a run",
+        f"{100 * found['kept']:.3f} % of the outputs' energy kept",
+    ]
+    if accuracy := found.get("accuracy"):
+        low, high = (f"{100 * each:+.2f}" for each in accuracy["interval"])
+        words.append(
+            f"accuracy {100 * accuracy['before']:.2f} % → {100 * accuracy['after']:.2f} % on {accuracy['samples']}"
+            f" samples (change {100 * accuracy['change']:+.2f} points, 95 % confidence {low} to {high})"
+        )
+    return " · ".join(words)
 
 
 def _ports(description: Mapping[str, Any]) -> str:

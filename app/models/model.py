@@ -46,6 +46,7 @@ from app.text.text import Texts
 # Requests that take less run on the event loop, postprocessing included: a thread hand-over takes some 100 us, and
 # threads that compete for the interpreter lock slow each other down.
 _QUICK_S: Final = 250e-6
+_QUANTISING: Final = ("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "torch.quantize_per_tensor")
 # Outputs of at most this many bytes are cheap to encode as text.
 _BRIEF_BYTES: Final = 1 << 14
 # The first run starts threads and may share the cores with models being loaded. If it took less than _MAYBE_S, the
@@ -144,6 +145,7 @@ class Model:
         self.labels = labels = labels if labels is not None else graph.labels or None
         self._most_bytes = budget_bytes(settings.max_bytes_in_flight, settings.workers)
         self.session = open_session(graph, settings, min(config.threads or threads, threads), config.precision)
+        self._is_quantised = any(op.type in _QUANTISING for op in graph.operators)
         self.batcher = Batcher(self.session, config.batching)
         self.inline_policy = InlinePolicy()
         task = find_task(config.task)
@@ -267,6 +269,11 @@ class Model:
         return all(
             isinstance(value, np.ndarray) or self._converters[type(value)].is_light(value) for value in inputs.values()
         )
+
+    @property
+    def precision(self) -> str:
+        """Return ``int8`` for a quantised graph, else the precision of products."""
+        return "int8" if self._is_quantised else self.session.options.precision
 
     @property
     def finding(self) -> Any:

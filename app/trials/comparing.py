@@ -131,6 +131,7 @@ def _bytes(graph: engine.RuntimeGraph, inputs: Sequence[NDArray[Any]], names: Se
 MAX_ENTRIES: Final = 12
 _ENTRY: Final = re.compile(
     r"(?P<model>[^:]+)(:(?P<version>[^:]*))?(:(?P<backend>|compiled|reference))?(:(?P<threads>\d{0,4}))?"
+    r"(:(?P<precision>|float32|bf16|auto))?"
 )
 
 
@@ -160,13 +161,20 @@ class Entry:
         """Return plain data."""
         threads = None if self.build.backend == "reference" else self.build.threads
         names = {"model": self.name, "version": self.version, "backend": self.build.backend, "threads": threads}
-        return {**names, "served": self.is_served}
+        return {**names, "precision": self.precision, "served": self.is_served}
+
+    @property
+    def precision(self) -> str:
+        """Return ``int8`` for a quantised graph, else the precision of products."""
+        if self.model.precision == "int8":
+            return "int8"
+        return "float32" if self.build.backend == "reference" else self.build.precision
 
 
 def read_entries(
     text: str, find: Callable[[str, int | str | None], Version], settings: Settings, threads: int
 ) -> list[Entry]:
-    """Return comma-separated entries ``MODEL[:VERSION[:BACKEND[:THREADS]]]``; omitted parts are as served.
+    """Return comma-separated entries ``MODEL[:VERSION[:BACKEND[:THREADS[:PRECISION]]]]``; omitted parts are as served.
 
     Args:
         text: the entries.
@@ -186,7 +194,9 @@ def read_entries(
 def _entry(text: str, find: Callable[[str, int | str | None], Version], settings: Settings, threads: int) -> Entry:
     match = _ENTRY.fullmatch(text)
     if match is None:
-        raise InvalidRequestError(f"entries: found '{cut(text)}', expected MODEL:VERSION:compiled or reference:THREADS")
+        raise InvalidRequestError(
+            f"entries: found '{cut(text)}', expected MODEL:VERSION:compiled or reference:THREADS:float32, bf16 or auto"
+        )
     version = find(match["model"], read_version(match["version"] or None))
     served = as_served(version.network.session, threads).build
     wanted = int(match["threads"]) if match["threads"] else served.threads
@@ -197,7 +207,8 @@ def _entry(text: str, find: Callable[[str, int | str | None], Version], settings
         build = Build(backend="reference", threads=threads)
     else:
         passes = tuple(name for name in engine.PASS_NAMES if name in settings.passes_off)
-        build = Build(threads=wanted, winograd=settings.winograd, passes_off=passes)
+        precision = match["precision"] or served.precision
+        build = Build(threads=wanted, winograd=settings.winograd, passes_off=passes, precision=precision)  # type: ignore[arg-type]  # by _ENTRY
     return Entry(
         name=version.name, version=version.number, model=version.network, build=build, is_served=build == served
     )

@@ -16,6 +16,7 @@ import engine
 from app.errors import InvalidRequestError
 from app.memory.machine import budget_bytes
 from app.memory.reservation import charged
+from app.models.folder.config import Precision
 from app.models.model import Model
 from app.models.sessions import cache_of
 from app.schema import Section
@@ -42,6 +43,7 @@ class Build:
     threads: int = 1
     winograd: Literal["auto", "off"] = "auto"
     passes_off: tuple[str, ...] = ()
+    precision: Precision = "float32"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +76,9 @@ class Grid(Section):
     passes_off: Annotated[
         tuple[Annotated[tuple[str, ...], Field(max_length=32)], ...], Field(min_length=1, max_length=16)
     ] = Field(default=((),), description="Lists of graph optimisations to leave out; all: of all of them.")
+    precision: Annotated[tuple[Precision, ...], Field(min_length=1, max_length=3)] = Field(
+        default=("float32",), description="Of products: float32, bf16 or auto, as in config.toml."
+    )
     seconds: Annotated[float, Field(gt=0, le=30, allow_inf_nan=False)] = Field(
         default=1.0, description="Time for the runs of each candidate."
     )
@@ -105,9 +110,11 @@ class Grid(Section):
         return list(found)
 
     def _every(self, threads: tuple[int, ...]) -> Iterator[Candidate]:
-        axes = (self.backend, threads, self.winograd, map(_spelt_out, self.passes_off), self.batch)
-        for backend, count, winograd, passes_off, batch in product(*axes):
-            build = Build(backend=backend, threads=count, winograd=winograd, passes_off=passes_off)
+        axes = (
+            self.backend, threads, self.winograd, map(_spelt_out, self.passes_off), self.precision, self.batch
+        )  # fmt: skip
+        for backend, count, winograd, passes_off, precision, batch in product(*axes):
+            build = Build(backend=backend, threads=count, winograd=winograd, passes_off=passes_off, precision=precision)
             if backend == "reference":  # the numpy layers have no such options
                 build = Build(backend=backend, threads=max(threads))
             yield Candidate(build=build, batch=batch)
@@ -121,7 +128,7 @@ def usual_threads(threads: int) -> tuple[int, ...]:
 def as_served(session: engine.Session, threads: int) -> Candidate:
     """Return the candidate that corresponds to the served session."""
     options = session.options
-    build = Build(threads=session.threads or threads, winograd=options.winograd)
+    build = Build(threads=session.threads or threads, winograd=options.winograd, precision=options.precision)
     build = replace(build, passes_off=_spelt_out(options.passes_off))
     if session.backend == "reference":
         build = Build(backend="reference", threads=threads)
@@ -196,6 +203,7 @@ def open_build(graph: engine.RuntimeGraph, build: Build, settings: Settings) -> 
         threads=build.threads,
         winograd=build.winograd,
         passes_off=build.passes_off,
+        precision=build.precision,
         cache=cache_of(settings),
         cache_max_bytes=settings.cache_max_bytes,
         instances_max_bytes=budget_bytes(settings.instances_max_bytes, settings.workers),

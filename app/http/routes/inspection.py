@@ -15,6 +15,7 @@ from app.codec.message import read_version
 from app.codec.parse import parse
 from app.console.figures import activation
 from app.console.profiling import inputs_to_measure, list_samples, profile, read_sample
+from app.console.quantisation import QuantisationReport, read_report
 from app.console.report import report
 from app.errors import InvalidRequestError
 from app.http.body import dataplane, first_headers, read_body, until_disconnect
@@ -82,6 +83,20 @@ async def profile_of(
         return json_response(await until_disconnect(request, plane.run_on_model(found, measure, plane.deadline())))
 
 
+@router.get(
+    "/quantisation",
+    tags=["graph"],
+    responses={**_ERRORS, 200: {"model": QuantisationReport | None}},
+    summary="Report of pnnx-serve quantize",
+    response_class=Response,
+)
+async def quantisation(request: Request, name: str, version: VersionNumber = None) -> Response:
+    """Time, error and precision of each layer of a quantised version; null if it was not made by that command."""
+    plane = dataplane(request)
+    found = plane.store.version(name, read_version(version))
+    return json_response(await plane.offload(partial(read_report, found.files, name), plane.deadline()))
+
+
 @router.get("/report", tags=["graph"], responses=_REPORT, summary="Profile as one HTML file", response_class=Response)
 async def report_of(
     request: Request, name: str, version: VersionNumber = None, shape: Shape = None, sample: Sample = None
@@ -91,7 +106,8 @@ async def report_of(
     files, found = plane.store.entry(name).files, plane.store.version(name, read_version(version))
     headers = {"content-disposition": f'attachment; filename="{name}.html"', "content-security-policy": _STATIC}
     with plane.memory.answering():
-        write = partial(_report, files, plane.settings, shape or [], sample)
+        quantised = await plane.offload(partial(read_report, found.files, name), plane.deadline())
+        write = partial(_report, files, plane.settings, shape or [], sample, quantised)
         work = plane.run_on_model(found, write, plane.deadline())
         return Response(await until_disconnect(request, work), media_type="text/html", headers=headers)
 
@@ -105,12 +121,19 @@ def _profile(
     return profile(model, settings, *inputs_to_measure(model, files, read, shapes, sample))
 
 
-def _report(files: ModelFiles, settings: Settings, shapes: list[str], sample: str | None, model: Model) -> str:
+def _report(
+    files: ModelFiles,
+    settings: Settings,
+    shapes: list[str],
+    sample: str | None,
+    quantised: dict[str, Any] | None,
+    model: Model,
+) -> str:
     profiled = None
     # With dynamic sizes and without shapes or a sample there is no input, so the report has only the graph.
     with nullcontext() if shapes or sample else suppress(InvalidRequestError):
         profiled = _profile(files, settings, shapes, sample, model)
-    return report({**model.session.describe(), "name": model.name}, profiled)
+    return report({**model.session.describe(), "name": model.name}, profiled, quantised)
 
 
 @router.post(

@@ -47,7 +47,7 @@ _FOUND: Final[dict[int | str, dict[str, Any]]] = dict.fromkeys((400, 404, 503), 
 Entries = Annotated[
     str,
     Query(
-        description="comma-separated, each MODEL:VERSION:BACKEND:THREADS; omitted parts are as served. "
+        description="comma-separated, each MODEL:VERSION:BACKEND:THREADS:PRECISION; omitted parts are as served. "
         "The first is the reference of the others",
         examples=["digits,digits:1:reference"],
     ),

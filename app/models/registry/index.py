@@ -118,7 +118,7 @@ def _of_network(model: Model) -> dict[str, Any]:
     row: dict[str, Any] = {
         "compiler_defects": session.describe_defects(),
         "threads": session.threads,
-        "precision": session.options.precision,
+        "precision": model.precision,
     }
     if cache is not None:
         row["response_cache"] = {"max_bytes": cache.max_bytes, "bytes": cache.held_bytes, "entries": cache.entries}

@@ -49,6 +49,8 @@ def test_every_combination_is_a_candidate_once_and_the_reference_knows_only_batc
     assert len(found) == len(set(found)) == 2 * 2 * 2 + 2
     assert [each.batch for each in found if each.build.backend == "reference"] == [1, 4]
     assert {each.build.threads for each in Grid().candidates(6)} == {1, 2, 4, 6}
+    precise, rounded = Grid(precision=("float32", "bf16"), threads=(1,)).candidates(1)
+    assert (precise.build.precision, rounded.build.precision) == ("float32", "bf16")
     (off,) = Grid(passes_off=(("all",),), threads=(1,)).candidates(1)
     assert off.build.passes_off == engine.PASS_NAMES
 
@@ -57,7 +59,7 @@ def test_every_combination_is_a_candidate_once_and_the_reference_knows_only_batc
     "wrong",
     [{"threads": [0]}, {"threads": [True]}, {"threads": []}, {"batch": [0]}, {"batch": [2**31]}, {"batch": [1.5]},
      {"backend": ["gpu"]}, {"passes_off": [["nothing"]]}, {"seconds": 0}, {"seconds": float("nan")},
-     {"seconds": 1e9}, {"winograd": ["yes"]}, {"what": 1}],
+     {"seconds": 1e9}, {"winograd": ["yes"]}, {"precision": ["int8"]}, {"what": 1}],
 )  # fmt: skip
 def test_what_cannot_be_measured_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):

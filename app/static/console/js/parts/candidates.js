@@ -7,7 +7,7 @@ const without = (names) => (names.length > 4 ? `without ${names.length} passes` 
 
 export function nameOf(row) {
   if (row.backend === "reference") return `NumPy layers, batch ${row.batch}`;
-  return [plural(row.threads, "thread"), `batch ${row.batch}`, row.winograd === "off" && "no Winograd", row.passes_off.length > 0 && without(row.passes_off)].filter(Boolean).join(", ");
+  return [plural(row.threads, "thread"), `batch ${row.batch}`, row.winograd === "off" && "no Winograd", row.precision !== "float32" && row.precision, row.passes_off.length > 0 && without(row.passes_off)].filter(Boolean).join(", ");
 }
 
 // Short name, for labels in the chart.

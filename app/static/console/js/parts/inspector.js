@@ -4,6 +4,7 @@ import { askJson } from "../api.js";
 import { bytes, digits, port, scaled, shape, time, value } from "../format.js";
 import { link } from "../route.js";
 import { Histogram } from "./histogram.js";
+import { PRECISIONS } from "./precision.js";
 
 const KERNELS = {
   fused: (row) => `Fused into the kernel of ${row.fused_into}; its output is never written to memory.`,
@@ -61,12 +62,13 @@ function Operands({ title, names, operands, onGo }) {
   })}</ul></section>`;
 }
 
-export function Operator({ model, row, graph, onGo }) {
+export function Operator({ model, row, graph, precision, onGo }) {
   const attributes = Object.entries(row.attributes);
   return html`
     <header><p class="mono type">${row.type}</p><h2 class="name">${row.name}</h2></header>
     ${row.expression && html`<section><h3>Formula</h3><p class="formula mono">${row.expression}</p></section>`}
     <${Kernel} row=${row} />
+    ${precision && html`<section><h3>Precision</h3><p>${PRECISIONS[precision]}</p></section>`}
     ${(row.flops > 0 || row.time_us > 0) && html`<section><h3>Work</h3><dl class="pairs number">
       ${row.flops > 0 && html`<dt>operations</dt><dd>${scaled(row.flops, "FLOP")}</dd>`}
       ${row.time_us > 0 && html`<dt>time</dt><dd>${time(row.time_us / 1e6)}</dd>`}

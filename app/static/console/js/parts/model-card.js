@@ -63,7 +63,7 @@ function Defects({ defects }) {
 
 export function ModelCard({ model, moments }) {
   const version = [...model.versions].reverse().find(({ state }) => state === "ready");
-  const about = [model.task, version && `v${version.version}`, version?.backend, version?.threads && plural(version.threads, "thread"), model.default && "default"];
+  const about = [model.task, version && `v${version.version}`, version?.backend, version?.precision && version.precision !== "float32" && version.precision, version?.threads && plural(version.threads, "thread"), model.default && "default"];
   return html`
     <header>
       <div><h2>${version ? html`<a href=${link("graph", model.name)}>${model.name}</a>` : model.name}</h2>

@@ -10,13 +10,14 @@ export const AXES = {
   batch: { title: "Batch", of: ({ most_batch: most }) => BATCHES.filter((each) => each <= most), say: String },
   backend: { title: "Back end", of: () => ["compiled", "reference"], say: (each) => ({ compiled: "Machine code", reference: "NumPy layers" })[each] },
   winograd: { title: "Winograd", of: () => ["auto", "off"], say: (each) => ({ auto: "Where faster", off: "Off" })[each] },
+  precision: { title: "Precision", of: () => ["float32", "bf16", "auto"], say: (each) => ({ auto: "bf16 where faster" })[each] ?? each },
   passes: { title: "Passes", of: ({ passes }) => ["none", "all", ...passes], say: (each) => ({ none: "All on", all: "All off" })[each] ?? `Without ${each.replaceAll("_", " ")}` },
 };
 const SHOWN_PASSES = 2;
 
 // Options given by the URL, or the defaults.
 export function picksOf(query, about) {
-  const usual = { threads: about.threads, batch: [1, 4].filter((each) => each <= about.most_batch), backend: ["compiled"], winograd: ["auto"], passes: ["none"] };
+  const usual = { threads: about.threads, batch: [1, 4].filter((each) => each <= about.most_batch), backend: ["compiled"], winograd: ["auto"], precision: ["float32"], passes: ["none"] };
   return Object.fromEntries(Object.entries(AXES).map(([name, { of }]) => {
     const picked = query[name]?.split(",").map((each) => of(about).find((known) => String(known) === each)).filter((each) => each !== undefined);
     return [name, picked?.length ? picked : usual[name]];
@@ -24,12 +25,12 @@ export function picksOf(query, about) {
 }
 
 export const count = (picks) => {
-  const compiled = picks.backend.includes("compiled") ? picks.threads.length * picks.winograd.length * picks.passes.length : 0;
+  const compiled = picks.backend.includes("compiled") ? picks.threads.length * picks.winograd.length * picks.precision.length * picks.passes.length : 0;
   return (compiled + Number(picks.backend.includes("reference"))) * picks.batch.length;
 };
 
 export const gridOf = (picks, seconds, sample) => ({
-  threads: picks.threads, batch: picks.batch, backend: picks.backend, winograd: picks.winograd,
+  threads: picks.threads, batch: picks.batch, backend: picks.backend, winograd: picks.winograd, precision: picks.precision,
   passes_off: picks.passes.map((each) => (each === "none" ? [] : [each])), seconds, sample: sample || null,
 });
 

@@ -5,12 +5,14 @@ import { plural } from "../format.js";
 export const MOST = 12;
 const BACKENDS = [["", "as served"], ["compiled", "machine code"], ["reference", "NumPy layers"]];
 
-// MODEL:VERSION:BACKEND:THREADS; omitted parts are as served.
+const PRECISIONS = [["", "precision as served"], ["float32", "float32"], ["bf16", "bf16"], ["auto", "bf16 where faster"]];
+
+// MODEL:VERSION:BACKEND:THREADS:PRECISION; omitted parts are as served.
 export const read = (text) => {
-  const [model, version = "", backend = "", threads = ""] = text.split(":");
-  return { model, version, backend, threads: backend === "reference" ? "" : threads };
+  const [model, version = "", backend = "", threads = "", precision = ""] = text.split(":");
+  return backend === "reference" ? { model, version, backend, threads: "", precision: "" } : { model, version, backend, threads, precision };
 };
-export const spelt = ({ model, version, backend, threads }) => [model, version, backend, backend === "reference" ? "" : threads].join(":").replace(/:+$/, "");
+export const spelt = ({ model, version, backend, threads, precision = "" }) => [model, version, backend, ...(backend === "reference" ? [] : [threads, precision])].join(":").replace(/:+$/, "");
 
 function Choice({ label, value, options, onChange, isDisabled }) {
   return html`<select class="field" aria-label=${label} value=${value} disabled=${isDisabled} onChange=${(event) => onChange(event.target.value)}>
@@ -26,6 +28,7 @@ function Entry({ entry, at, count, models, threads, isBusy, onChange, onRemove, 
     <${Choice} label=${`Version ${where}`} value=${entry.version} options=${[["", "newest"], ...versions.map(({ version }) => [String(version), `version ${version}`])]} isDisabled=${isBusy} onChange=${(version) => change({ version })} />
     <${Choice} label=${`Back end ${where}`} value=${entry.backend} options=${BACKENDS} isDisabled=${isBusy} onChange=${(backend) => change({ backend })} />
     <${Choice} label=${`Threads ${where}`} value=${entry.threads} options=${[["", "threads as served"], ...Array.from({ length: threads }, (_, less) => [String(less + 1), plural(less + 1, "thread")])]} isDisabled=${isBusy || entry.backend === "reference"} onChange=${(each) => change({ threads: each })} />
+    <${Choice} label=${`Precision ${where}`} value=${entry.precision ?? ""} options=${PRECISIONS} isDisabled=${isBusy || entry.backend === "reference"} onChange=${(precision) => change({ precision })} />
     <span class="moves">${at === 0 ? html`<span class="chip">baseline</span>` : html`<button class="button quiet small" disabled=${isBusy} aria-label=${`Make baseline: entry ${at + 1}`} onClick=${onFirst}>Make baseline</button>`}
       <button class="button quiet icon small" disabled=${isBusy || count < 2} aria-label=${`Remove entry ${at + 1}`} onClick=${onRemove}>✕</button></span></li>`;
 }

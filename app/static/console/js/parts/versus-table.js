@@ -5,7 +5,7 @@ import { said } from "./compare.js";
 
 export const little = (value) => (value === 0 ? "identical" : value === null || value === undefined ? "–" : value < 1e-3 || value >= 1e6 ? value.toExponential(1) : digits(value, 2));
 
-export const nameOf = ({ model, version, backend, threads }) => `${model} v${version}, ${backend === "reference" ? "NumPy layers" : plural(threads, "thread")}`;
+export const nameOf = ({ model, version, backend, threads, precision }) => `${model} v${version}, ${backend === "reference" ? "NumPy layers" : plural(threads, "thread")}${precision && precision !== "float32" ? `, ${precision}` : ""}`;
 
 function answerOf({ predictions, outputs }) {
   if (predictions) return said({ predictions });

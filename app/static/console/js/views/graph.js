@@ -6,9 +6,10 @@ import { keep } from "../route.js";
 import { Canvas } from "../parts/canvas.js";
 import { Block, Operator } from "../parts/inspector.js";
 import { saveDrawing } from "../parts/save.js";
+import { byPrecision, PRECISIONS, precisionsOf } from "../parts/precision.js";
 import { Search } from "../parts/search.js";
 
-const NAMES = { io: "in and out", conv: "convolution", linear: "matrix product", norm: "normalisation", reduce: "reduction" };
+const NAMES = { ...Object.fromEntries(Object.entries(PRECISIONS).map(([name, title]) => [`precision-${name}`, title])), io: "in and out", conv: "convolution", linear: "matrix product", norm: "normalisation", reduce: "reduction" };
 
 export function useGraph(model) {
   const [state, setState] = useState({});
@@ -45,7 +46,11 @@ export function GraphView({ route }) {
   const { graph, error } = useGraph(model);
   const [passes, setPasses] = useState(query.passes ?? "after");
   const [look, setLook] = useState({ by: query.by, open: openOf(query) });
-  const { layout, error: layoutError } = useLayout(model, passes, look);
+  const { layout: plain, error: layoutError } = useLayout(model, passes, look);
+  const [colours, setColours] = useState(query.colours ?? "kind");
+  const precisions = useMemo(() => graph && precisionsOf(graph), [graph]);
+  const hasPrecisions = precisions && new Set(precisions.filter((each) => each && each !== "integer")).size > 1;
+  const layout = useMemo(() => (plain && hasPrecisions && colours === "precision" ? byPrecision(plain, graph, precisions) : plain), [plain, hasPrecisions, colours]);
   const [wanted, setWanted] = useState(query.op ?? null); // a name, or an index until the names are loaded
   const [block, setBlock] = useState(null);
   const [text, setText] = useState("");
@@ -80,6 +85,7 @@ export function GraphView({ route }) {
     unfold(now.includes(id) ? now.filter((each) => each !== id) : [...now, id]);
   };
   const change = (next) => { setPasses(next); unfold(null); keep({ passes: next === "after" ? null : next }); };
+  const colour = (next) => { setColours(next); keep({ colours: next === "kind" ? null : next }); };
   const fold = (by) => { unfold(null, { by }); keep({ by }); };
   // An operator selected by name is shown even if it is inside folded blocks.
   const hidden = node?.kind === "fold" && !block && row ? row.index : null;
@@ -97,6 +103,9 @@ export function GraphView({ route }) {
       ${layout && layout.ways.length > 1 && html`<div class="segmented" role="group" aria-label="Blocks by">
         ${[["structure", "By structure"], ["modules", "By module"]].map(([name, title]) => html`<button key=${name} aria-pressed=${String(layout.by === name)} onClick=${() => fold(name)}>${title}</button>`)}
       </div>`}
+      ${hasPrecisions && html`<div class="segmented" role="group" aria-label="Colours by">
+        ${[["kind", "Kind"], ["precision", "Precision"]].map(([name, title]) => html`<button key=${name} aria-pressed=${String(colours === name)} onClick=${() => colour(name)}>${title}</button>`)}
+      </div>`}
       ${layout && layout.folds > 0 && html`<button class="button small" onClick=${() => unfold(layout.all ? null : ["all"])}>${layout.all ? "Fold" : "Unfold all"}</button>`}
       <div class="segmented" role="group" aria-label="Save the drawing">${["svg", "png"].map((kind) => html`<button key=${kind} onClick=${() => saveDrawing(model, kind)}>${kind.toUpperCase()}</button>`)}</div>
       <p class="soft number totals">${totals && [plural(totals.operators, "operator"), totals.parameters && `${scaled(totals.parameters)} parameters`, totals.bytes && bytes(totals.bytes), totals.flops && scaled(totals.flops, "FLOP")].filter(Boolean).join(" · ")}</p>
@@ -106,7 +115,7 @@ export function GraphView({ route }) {
       ${layout && html`<${Legend} layout=${layout} />`}
       ${node && graph && html`<aside class="side" aria-label="Selection">
         <button class="button quiet icon small close" aria-label="Close" onClick=${() => pick(null)}>✕</button>
-        ${node.kind === "fold" && (block || !row) ? html`<${Block} node=${node} graph=${graph} onGo=${go} onToggle=${toggle} />` : html`<${Operator} key=${row.name} model=${model} row=${row} graph=${graph} onGo=${go} />
+        ${node.kind === "fold" && (block || !row) ? html`<${Block} node=${node} graph=${graph} onGo=${go} onToggle=${toggle} />` : html`<${Operator} key=${row.name} model=${model} row=${row} graph=${graph} precision=${hasPrecisions ? precisions[row.index] : null} onGo=${go} />
           ${node.kind !== "fold" && node.operators.length > 1 && html`<section><h3>In the same kernel</h3><ul class="operands">${node.operators.filter((index) => index !== row.index).map((index) => html`<li key=${index}><button class="link mono" onClick=${() => go(graph.operators[index].name)}>${graph.operators[index].name}</button> <span class="soft">${graph.operators[index].type}</span></li>`)}</ul></section>`}`}
       </aside>`}
     </div>

@@ -5,6 +5,7 @@ import { bytes, percent, plural, scaled, time } from "../format.js";
 import { keep, link } from "../route.js";
 import { Arena } from "../parts/arena.js";
 import { Canvas } from "../parts/canvas.js";
+import { Quantisation } from "../parts/quantisation.js";
 import { Roofline } from "../parts/roofline.js";
 import { saveReport } from "../parts/save.js";
 import { askedOf, Sizes } from "../parts/sizes.js";
@@ -28,8 +29,9 @@ function useProfile(model, query) {
   const [asked, setAsked] = useState(null);
   const change = (more) => setState((old) => ({ ...old, ...more }));
   useEffect(() => {
-    Promise.all([askJson(`models/${encodeURIComponent(model)}`), askJson(at(model, "samples"))]).then(([about, { samples }]) => {
-      change({ about, samples });
+    const parts = [askJson(`models/${encodeURIComponent(model)}`), askJson(at(model, "samples")), askJson(at(model, "quantisation")).catch(() => null)];
+    Promise.all(parts).then(([about, { samples }, quantised]) => {
+      change({ about, samples, quantised });
       setAsked(askedOf(query, about, samples));
     }, (error) => change({ error }));
   }, [model]);
@@ -59,7 +61,7 @@ function Tiles({ profile, rows }) {
 
 export function ProfileView({ route }) {
   const { model } = route;
-  const [{ about, samples, asked, graph, layout, profile, rows, error, isBusy }, change, setAsked] = useProfile(model, route.query);
+  const [{ about, samples, quantised, asked, graph, layout, profile, rows, error, isBusy }, change, setAsked] = useProfile(model, route.query);
   const [picked, setPicked] = useState(null);
   const maps = useMemo(() => {
     if (!rows || !layout) return {};
@@ -84,7 +86,7 @@ export function ProfileView({ route }) {
   const notice = error && html`<p class="notice" role="alert">${error.message}</p>`;
   if (!rows) {
     return html`<div class="page profile"><div class="title"><h1>Profile of ${model}</h1></div>
-      ${isBusy ? html`<p class="empty" role="status">Running ${model}…</p>` : html`${!error && html`<p class="notice calm">This model has inputs of dynamic size: choose one to measure on zeros.</p>`}${sizes}${notice}`}</div>`;
+      ${isBusy ? html`<p class="empty" role="status">Running ${model}…</p>` : html`${!error && html`<p class="notice calm">This model has inputs of dynamic size: choose one to measure on zeros.</p>`}${sizes}${notice}${quantised && html`<${Quantisation} model=${model} report=${quantised} />`}`}</div>`;
   }
   const node = picked && layout.nodes.find(({ operators }) => operators.some((index) => graph.operators[index].name === picked));
   return html`<div class="page profile">
@@ -100,6 +102,7 @@ export function ProfileView({ route }) {
       <section class="panel block"><h2>Kernels by time</h2><${Table} rows=${rows} picked=${picked} onPick=${setPicked} />
         ${picked && html`<p><a href=${link("graph", model, { op: picked })}>${picked} in the graph</a></p>`}</section>
     </div>
+    ${quantised && html`<${Quantisation} model=${model} report=${quantised} />`}
     ${profile.kernels.length > 0 && profile.host?.measured && html`<section class="panel block"><h2>Roofline</h2>
       <p class="soft fine">Higher is faster. Kernels near the slope are limited by memory, near the flat line by arithmetic. Dot size is time. Operations are counted for the direct algorithm: Winograd kernels may exceed the line.</p>
       <${Roofline} rows=${rows} host=${profile.host} threads=${profile.threads ?? 1} picked=${picked} onPick=${setPicked} /></section>`}
