@@ -73,6 +73,10 @@ class Engine:
 
 ENGINES: Final = {
     OURS: Engine(_ours, "pnnx-serve", ("engine",)),
-    **{name: Engine(partial(_rival, each), each.distribution, (each.module,)) for name, each in RIVALS.items()},
+    **{
+        name: Engine(partial(_rival, each), each.distribution, (each.module,))
+        for name, each in RIVALS.items()
+        if not each.is_quantised
+    },
     "torch": Engine(_torch, "torch", ("torch",)),
 }

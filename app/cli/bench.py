@@ -18,7 +18,17 @@ from app.cli.arguments import models
 from app.cli.arguments.options import UsageError
 from app.cli.output import display_name, write_json, write_result
 from app.cli.verbs import RIVALS
-from app.measuring.contest import Array, Contest, RivalError, Times, fastest_kernels, load
+from app.measuring.contest import (
+    ALLOWED_SHARE,
+    ALLOWED_SHARE_OF_INT8,
+    Array,
+    Contest,
+    RivalError,
+    Times,
+    fastest_kernels,
+    load,
+)
+from app.measuring.contest import RIVALS as CONTESTANTS
 from app.messages import printable
 from app.models.model import Model
 from app.models.sessions import open_session
@@ -297,7 +307,7 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
     with progress(f"checking {found.name}"):
         contest = _contest(model, inputs, settings)
     for name in names:
-        _challenge(name, version.param, args, contest, model)
+        _challenge(name, version.param, args, contest, model, inputs)
     with rounds(f"measuring {found.name}") as tell:
         times = contest.measure(args.seconds, tell)
     with progress(f"profiling {found.name}"):
@@ -347,11 +357,16 @@ def _reference(model: Model, settings: Settings) -> engine.Session:
     return open_session(model.session.graph, settings.model_copy(update={"backend": "reference"}), None)
 
 
-def _challenge(name: str, param: Path, args: argparse.Namespace, contest: Contest, model: Model) -> None:
+def _challenge(
+    name: str, param: Path, args: argparse.Namespace, contest: Contest, model: Model, inputs: list[Array]
+) -> None:
     """Add another engine to the contest, or print why it cannot take part."""
     try:
         with progress(f"loading {name}"):
-            contest.enter(*load(name, param, {"onnx": args.onnx, "ncnn": args.ncnn}, _threads(model)))
+            given = {"onnx": args.onnx, "ncnn": args.ncnn}
+            title, run = load(name, param, given, _threads(model), inputs)
+            allowed = ALLOWED_SHARE_OF_INT8 if CONTESTANTS[name].is_quantised else ALLOWED_SHARE
+            contest.enter(title, run, allowed)
     except RivalError as exc:
         print(printable(f"{name}: {exc}"), file=sys.stderr)
 

@@ -15,7 +15,7 @@ from typing import Final
 from app.cli.arguments.options import COMPUTING, add_config, add_setting
 from app.settings import SECRETS, SECTIONS, Settings
 
-RIVALS: Final = ("onnxruntime", "openvino", "ncnn")
+RIVALS: Final = ("onnxruntime", "openvino", "ncnn", "onnxruntime-int8", "openvino-int8")
 GRAPH_FORMATS: Final = ("text", "json", "svg", "dot", "mermaid", "param")
 
 _MODEL: Final = "name of a model in the store, or path of a .pnnx.param or .onnx file, its folder or a bundle"

@@ -6,6 +6,7 @@ A library is imported when its engine is created; none of them is a dependency o
 from __future__ import annotations
 
 import math
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -103,20 +104,26 @@ class Rival:
         module, distribution: names for ``import`` and for ``pip install``.
         kind: of its model file: ``onnx`` or ``ncnn``.
         make: creates it from its module, the file and a number of threads.
+        is_quantised: whether it quantises the network, so that its answers are only roughly those of other engines;
+            ``make`` then also takes ``inputs`` to calibrate with.
     """
 
     module: str
     distribution: str
     kind: str
-    make: Callable[[Any, Path, int], Run]
+    make: Callable[..., Run]
+    is_quantised: bool = False
 
 
-def load(name: str, model: Path, given: dict[str, str | None], threads: int) -> tuple[str, Run]:
+def load(
+    name: str, model: Path, given: dict[str, str | None], threads: int, inputs: Sequence[Array] = ()
+) -> tuple[str, Run]:
     """Return an engine's name with its version, and a function that runs it.
 
     Args:
         model: the ``.pnnx.param`` file; the engine's own file is expected beside it.
         given: files by kind that replace it.
+        inputs: those of a run, needed by engines that quantise.
 
     Raises:
         RivalError: it is not installed, has no file, or cannot load it.
@@ -129,8 +136,9 @@ def load(name: str, model: Path, given: dict[str, str | None], threads: int) -> 
     path = Path(given[rival.kind] or model.with_name(_stem(model) + _SUFFIXES[rival.kind]))
     if not path.is_file():
         raise RivalError(f"no file '{path}', expected the same network in its format (--{rival.kind} FILE)")
+    more = {"inputs": inputs} if rival.is_quantised else {}
     try:
-        return f"{name} {version(rival.distribution)}", rival.make(module, path, threads)
+        return f"{name} {version(rival.distribution)}", rival.make(module, path, threads, **more)
     except Exception as exc:  # third-party libraries raise anything
         raise RivalError(f"cannot load '{path}': {message_of(exc)}") from exc
 
@@ -144,14 +152,38 @@ def _onnxruntime(module: Any, path: Path, threads: int) -> Run:
     return lambda inputs: session.run(None, dict(zip(names, inputs, strict=True)))
 
 
-def run_openvino(module: Any, path: Path, threads: int, precision: str = "f32") -> Run:
+def _onnxruntime_int8(module: Any, path: Path, threads: int, inputs: Sequence[Array]) -> Run:
+    """Create a runner of the file that onnxruntime's static quantiser writes: QDQ form, one weight scale a channel."""
+    quantisation = import_module("onnxruntime.quantization")
+    session = module.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    feeds = iter([dict(zip([each.name for each in session.get_inputs()], inputs, strict=True))])
+    reader = type("Reader", (quantisation.CalibrationDataReader,), {"get_next": lambda _: next(feeds, None)})()
+    with tempfile.TemporaryDirectory() as folder:
+        prepared, target = Path(folder) / "prepared.onnx", Path(folder) / "int8.onnx"
+        quantisation.quant_pre_process(str(path), str(prepared))
+        kind = quantisation.QuantType.QUInt8
+        quantisation.quantize_static(str(prepared), str(target), reader, per_channel=True, activation_type=kind)
+        return _onnxruntime(module, target, threads)
+
+
+def _openvino_int8(module: Any, path: Path, threads: int, inputs: Sequence[Array]) -> Run:
+    """Create a runner of the network that NNCF quantises; bfloat16 for the rest, where the processor has it."""
+    nncf = import_module("nncf")
+    sample = dict(enumerate(inputs))
+    model = nncf.quantize(module.Core().read_model(str(path)), nncf.Dataset([sample]), subset_size=1)
+    return run_openvino(module, model, threads, "bf16")
+
+
+def run_openvino(module: Any, source: Path | Any, threads: int, precision: str = "f32") -> Run:
     """Create an OpenVINO runner.
 
     Args:
+        source: a file, or a model of OpenVINO.
         precision: of products; by default OpenVINO uses bf16 on processors that have it.
     """
     hints = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": precision}
-    compiled = module.Core().compile_model(str(path), "CPU", hints)
+    model = str(source) if isinstance(source, Path) else source
+    compiled = module.Core().compile_model(model, "CPU", hints)
     request, outputs = compiled.create_infer_request(), range(len(compiled.outputs))
 
     def run(inputs: Sequence[Array]) -> list[Array]:
@@ -192,6 +224,12 @@ RIVALS: Final = {
     "onnxruntime": Rival(module="onnxruntime", distribution="onnxruntime", kind="onnx", make=_onnxruntime),
     "openvino": Rival(module="openvino", distribution="openvino", kind="onnx", make=run_openvino),
     "ncnn": Rival(module="ncnn", distribution="ncnn", kind="ncnn", make=_ncnn),
+    "onnxruntime-int8": Rival(
+        module="onnxruntime", distribution="onnxruntime", kind="onnx", make=_onnxruntime_int8, is_quantised=True
+    ),
+    "openvino-int8": Rival(
+        module="openvino", distribution="openvino", kind="onnx", make=_openvino_int8, is_quantised=True
+    ),
 }
 
 
@@ -206,6 +244,8 @@ def message_of(exc: Exception) -> str:
 
 # Winograd in float32 stays within 1e-4 in deep networks; unrequested bfloat16 would be at 1e-2.
 ALLOWED_SHARE: Final = 1e-3
+# Two quantisers round to different bytes, so their answers differ visibly; another network differs more.
+ALLOWED_SHARE_OF_INT8: Final = 0.5
 
 
 class Contest:
@@ -228,8 +268,13 @@ class Contest:
     def __len__(self) -> int:
         return len(self._runs)
 
-    def enter(self, name: str, run: Run) -> None:
+    def enter(self, name: str, run: Run, allowed: float = ALLOWED_SHARE) -> None:
         """Add an engine.
+
+        Args:
+            name: its name in the report.
+            run: runs it.
+            allowed: largest difference from the right answer, as a share of the largest magnitude.
 
         Raises:
             RivalError: it cannot run the inputs, or its answer is wrong.
@@ -239,7 +284,7 @@ class Contest:
         except Exception as exc:  # third-party libraries raise anything
             raise RivalError(f"cannot run it: {message_of(exc)}") from exc
         error = error_share(answer, self._expected)
-        if not error <= ALLOWED_SHARE:
+        if not error <= allowed:
             raise RivalError(f"wrong answer: it differs by {error:.1e} of the largest magnitude")
         self._runs[name], self.errors[name] = run, error
 
