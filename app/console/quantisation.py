@@ -28,13 +28,14 @@ class QuantisedLayer(_Part):
 
     name: Text
     type: Text
-    precision: Literal["int8", "float32"]
+    precision: Literal["int8", "int8-weights", "int4-weights", "float32"]
     float_us: Number
     int8_us: Number
     sqnr_db: Number | None
     share: Number
     restore_us: Number = 0.0
     restore_share: Number = 0.0
+    saved_bytes: int = 0
     reason: Text = ""
 
 
@@ -51,11 +52,12 @@ class Accuracy(_Part):
 
 
 class QuantisationReport(_Part):
-    """The whole report."""
+    """The whole report; without samples there is no share that is kept."""
 
-    kept: Number
+    kept: Number | None
     float_ms: Number
     int8_ms: Number
+    saved_bytes: int = 0
     samples: int
     layers: Annotated[list[QuantisedLayer], Field(max_length=_MAX_LAYERS)]
     accuracy: Accuracy | None = None

@@ -252,7 +252,7 @@ def _cells(row: Mapping[str, Any]) -> Iterator[str]:
 
 def _quantisation(found: Mapping[str, Any]) -> str:
     head = element("tr", *(element("th", text(title), class_="n" if at > 1 else "") for at, title in enumerate(
-        ("Layer", "Precision", "float32", "int8", "SQNR", "Error", "Restore")
+        ("Layer", "Precision", "float32", "quantised", "SQNR", "Error", "Restore")
     )))  # fmt: skip
     rows = (element("tr", *_layer_cells(row)) for row in found["layers"])
     return element("p", text(quantisation_text(found))) + element("table", head, *rows)
@@ -267,19 +267,22 @@ def _layer_cells(row: Mapping[str, Any]) -> Iterator[str]:
     noise = row["sqnr_db"]
     yield element("td", text("" if noise is None else f"{noise:.1f} dB"), " ", class_="n")
     yield element("td", text(percent_text(row["share"])), class_="n")
-    back = f"+{time_text(row['restore_us'])}, -{percent_text(row['restore_share'])}"
-    yield element("td", text(back if row["precision"] == "int8" else ""), " ", class_="n")
+    sign = "-" if row["restore_us"] < 0 else "+"
+    back = f"{sign}{time_text(abs(row['restore_us']))}, -{percent_text(row['restore_share'])}"
+    yield element("td", text("" if row["precision"] == "float32" else back), " ", class_="n")
 
 
 def quantisation_text(found: Mapping[str, Any]) -> str:
     """Return the summary of a quantisation: layers, times, what is kept, and the accuracy on labelled samples."""
-    count = sum(row["precision"] == "int8" for row in found["layers"])
+    kinds = sorted({row["precision"] for row in found["layers"]} - {"float32"})
+    count = sum(row["precision"] != "float32" for row in found["layers"])
     times = (time_text(1e3 * found[key]) for key in ("float_ms", "int8_ms"))
     words = [
-        f"{count} of {len(found['layers'])} layers in int8",
+        f"{count} of {len(found['layers'])} layers in {' and '.join(kinds) or 'fewer bits'}",
         " → ".join(times) + " a run",
-        f"{100 * found['kept']:.3f} % of the outputs' energy kept",
     ]
+    if found["kept"] is not None:
+        words.append(f"{100 * found['kept']:.3f} % of the outputs' energy kept")
     if accuracy := found.get("accuracy"):
         low, high = (f"{100 * each:+.2f}" for each in accuracy["interval"])
         words.append(
