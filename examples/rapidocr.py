@@ -71,6 +71,7 @@ task = "text-recognition"
 size = [48, 0]
 resize = "letterbox"
 min_side = 320
+max_side = 3200                  # longer lines are squeezed
 fill = 127.5
 color = "bgr"
 mean = [0.5]

@@ -43,7 +43,7 @@ class Turn(Section):
     """Turn of crops by the label that a classification has found."""
 
     step: str = Field(description="Step whose best label is the angle: 0, 90, 180 or 270 degrees.")
-    score: Fraction = Field(
+    score: Annotated[Fraction, Field(strict=True)] = Field(
         default=0.5, description="Least probability of the label; below it, crops stay as they are."
     )
 
@@ -63,7 +63,7 @@ class StepConfig(Section):
         description="Run on a crop of the picture for each prediction of an earlier step: at STEP.box, or at"
         " STEP.polygon, which is made upright.",
     )
-    margin: Annotated[float, Field(ge=0, le=1)] = Field(
+    margin: Annotated[float, Field(ge=0, le=1, strict=True)] = Field(
         default=0.0, description="Share of the box's width and height that a crop is larger by, on each side."
     )
     turn: Annotated[Turn, BeforeValidator(_spelt_out)] | None = Field(
@@ -109,10 +109,10 @@ class PipelineConfig(Section):
     step: Annotated[tuple[StepConfig, ...], Field(min_length=1, max_length=MAX_STEPS)] = Field(
         description="Steps, in the order in which they run."
     )
-    max_items: Annotated[int, Field(ge=1, le=MAX_ITEMS)] = Field(
+    max_items: Annotated[int, Field(ge=1, le=MAX_ITEMS, strict=True)] = Field(
         default=100, description="Predictions of a picture that a step runs on, at most; the first ones are taken."
     )
-    default: bool = Field(
+    default: StrictBool = Field(
         default=False, description="Whether requests that name no model mean this one, where the settings say nothing."
     )
 

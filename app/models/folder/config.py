@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
 import orjson
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, create_model, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, ValidationError, create_model, model_validator
 
 from app.errors import ConfigError
 from app.images.config import PreprocessConfig
@@ -98,7 +98,7 @@ class ModelConfig(Section):
         default=None,
         description="Words that a recogniser may find: a list, or a file beside config.toml with one word a line.",
     )
-    default: bool = Field(
+    default: StrictBool = Field(
         default=False, description="Whether requests that name no model mean this one, where the settings say nothing."
     )
     versions: Annotated[VersionPolicy, BeforeValidator(_spelt_out)] = Field(

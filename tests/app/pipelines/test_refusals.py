@@ -141,6 +141,11 @@ REFUSED = {
         FIND + step("kind", "shades", 'crop = "find.box"') + step("a", "shades", 'crop = "find.box"\nturn = "kind"'),
         "turn: the labels of step 'kind' are 'left', 'right', 'below', expected '0', '90', '180', '270'",
     ),
+    "default-as-text": ('default = "yes"\n' + FIND, "default: expected true or false, found 'yes'"),
+    "items-as-text": ('max_items = "5"\n' + FIND, "max_items: expected a whole number, found '5'"),
+    "margin-as-text": (
+        FIND + step("a", "shades", 'crop = "find.box"\nmargin = "0.5"'), "margin: expected a number, found '0.5'"
+    ),
     "deep-5": (step("a", "deep-4", 'input = "picture"'), "expected at most 4 pipelines in each other"),
 }  # fmt: skip
 

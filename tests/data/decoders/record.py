@@ -166,6 +166,77 @@ def yolov8() -> dict[str, Any]:
     return found
 
 
+def yolov5() -> dict[str, Any]:
+    """Needs a clone of ultralytics/yolov5 on the path: boxes and masks of non_max_suppression and process_mask_native.
+
+    The file was recorded with TorchNMS of Ultralytics as torchvision's nms.
+    """
+    import torch
+    from utils.general import non_max_suppression, scale_boxes
+    from utils.segment.general import process_mask_native
+
+    found: dict[str, Any] = {}
+    for number, objects in enumerate(COUNTS):
+        rows = yolo_rows(objects, objectness=True, more=4)
+        prototypes = np.kron(RNG.normal(size=(4, 6, 10)), np.ones((4, 4))).astype(np.float32)
+        rows[:, -4:] = RNG.normal(size=(len(rows), 4))
+        kept = non_max_suppression(torch.tensor(rows[None]), 0.25, 0.45, max_det=1000, nm=4)[0]
+        boxes = scale_boxes(CANVAS[::-1], kept[:, :4].clone(), PICTURE[::-1])
+        found |= {f"rows{number}": rows, f"prototypes{number}": prototypes, f"boxes{number}": boxes}
+        found |= {f"scores{number}": kept[:, 4], f"classes{number}": kept[:, 5]}
+        masks = np.zeros((0, *PICTURE[::-1]), bool)
+        if len(kept):
+            masks = process_mask_native(torch.tensor(prototypes), kept[:, 6:], boxes, PICTURE[::-1]).numpy() > 0.5
+        found[f"masks{number}"] = np.packbits(masks)
+    return found
+
+
+def yolov10() -> dict[str, Any]:
+    """Needs ultralytics: boxes, masks and key points of an end-to-end network; non_max_suppression only filters."""
+    import torch
+    from ultralytics.utils import ops
+    from ultralytics.utils.nms import non_max_suppression
+
+    found: dict[str, Any] = {}
+    for number, objects in enumerate(COUNTS):
+        masks, points = 4, 3 * 3
+        rows = np.zeros((100, 6 + masks + points), np.float32)
+        rows[:, :2] = RNG.uniform((0, 10), (120, 70), (100, 2))  # not in the bands
+        rows[:, 2:4] = rows[:, :2] + RNG.uniform(5, 40, (100, 2))
+        rows[:, 4] = -np.sort(-np.where(np.arange(100) < objects, RNG.uniform(0.3, 1, 100), RNG.uniform(0, 0.2, 100)))
+        rows[:, 5] = RNG.integers(CLASSES, size=100)
+        rows[:, 6 : 6 + masks] = RNG.normal(size=(100, masks))
+        rows[:, -points:] = RNG.uniform(-10, 170, (100, points))
+        prototypes = np.kron(RNG.normal(size=(masks, 6, 10)), np.ones((4, 4))).astype(np.float32)
+        kept = non_max_suppression(torch.tensor(rows[None]), 0.25, 0.45, nc=CLASSES, end2end=True)[0]
+        boxes = letterboxed(kept[:, :4].clone())
+        native = ops.process_mask_native(torch.tensor(prototypes), kept[:, 6 : 6 + masks], boxes, PICTURE[::-1])
+        keypoints = kept[:, 6 + masks :].reshape(-1, 3, 3)
+        found |= {f"rows{number}": rows, f"prototypes{number}": prototypes, f"boxes{number}": boxes}
+        found |= {f"scores{number}": kept[:, 4], f"classes{number}": kept[:, 5]}
+        found[f"masks{number}"] = np.packbits(native.numpy().astype(bool))
+        found[f"keypoints{number}"] = ops.scale_coords(CANVAS[::-1], keypoints.clone(), PICTURE[::-1])
+    return found
+
+
+def obb() -> dict[str, Any]:
+    """Needs ultralytics: rotated boxes of non_max_suppression, as OBBPredictor and Results make polygons of them."""
+    import torch
+    from ultralytics.utils import ops
+    from ultralytics.utils.nms import non_max_suppression
+
+    found: dict[str, Any] = {}
+    for number, objects in enumerate(COUNTS):
+        rows = yolo_rows(objects, objectness=False, more=1)
+        rows[:, -1] = RNG.uniform(-np.pi / 4, 3 * np.pi / 4, len(rows))
+        kept = non_max_suppression(torch.tensor(rows.T[None]), 0.25, 0.45, max_det=1000, nc=CLASSES, rotated=True)[0]
+        boxes = ops.regularize_rboxes(torch.cat([kept[:, :4], kept[:, -1:]], dim=-1))
+        boxes[:, :4] = ops.scale_boxes(CANVAS[::-1], boxes[:, :4], PICTURE[::-1], xywh=True)
+        found |= {f"rows{number}": rows, f"polygons{number}": ops.xywhr2xyxyxyxy(boxes)}
+        found |= {f"scores{number}": kept[:, 4], f"classes{number}": kept[:, 5]}
+    return found
+
+
 def yolox() -> dict[str, Any]:
     """Needs a clone of Megvii-BaseDetection/YOLOX on the path: demo_postprocess, then postprocess.
 
@@ -261,7 +332,7 @@ def rt_detr() -> dict[str, Any]:
 
 
 RECORDS: dict[str, Callable[[], dict[str, Any]]] = {
-    each.__name__: each for each in (ctc, sizes, dbnet, yolov8, yolox, centernet, detr, rt_detr)
+    each.__name__: each for each in (ctc, sizes, dbnet, yolov8, yolov5, yolov10, obb, yolox, centernet, detr, rt_detr)
 }
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from app.errors import ConfigError
 from app.images.placement import Placement
+from app.tasks.images.detection import rotated
 from app.tasks.images.detection.boxes import Floats, suppress, to_corners
 from app.tasks.images.detection.config import DetectionConfig
 from app.tasks.images.detection.decoder import Decoder
@@ -31,7 +32,10 @@ class Candidates:
 
     Attributes:
         coefficients, prototypes: (N, anchors, masks) and (N, masks, h, w), whose product has the masks; or None.
+        of_probabilities: see ``encoded_masks``.
         keypoints: (N, anchors, points, 2 or 3), x, y and maybe a score, in pixels of the canvas; or None.
+        classes: (N, anchors), the class of each anchor, which has one score; or None.
+        angles: (N, anchors) of boxes in the format cxcywh, in radians; or None.
     """
 
     boxes: NDArray[Any]
@@ -39,7 +43,10 @@ class Candidates:
     objectness: NDArray[Any] | None = None
     coefficients: NDArray[Any] | None = None
     prototypes: NDArray[Any] | None = None
+    of_probabilities: bool = False
     keypoints: NDArray[Any] | None = None
+    classes: NDArray[Any] | None = None
+    angles: NDArray[Any] | None = None
 
 
 class CandidateDecoder(Decoder):
@@ -69,7 +76,13 @@ class CandidateDecoder(Decoder):
         with np.errstate(all="ignore"):  # overflows to infinity are dropped below
             labels = None if context.labels is None else len(context.labels)
             found = self.decode(outputs, config, labels, placements[0].canvas)
-            context.check_labels(found.scores.shape[2])
+            if found.classes is None:
+                context.check_labels(found.scores.shape[2])
+            if found.prototypes is not None and len(found.prototypes) != len(found.boxes):
+                raise ConfigError(
+                    f"output '{config.prototypes}': found {len(found.prototypes)} items, expected {len(found.boxes)} as"
+                    f" '{config.output}' has them"
+                )
             check_items(len(found.boxes), placements)
             return [
                 self._selected(found, item, placement, config, context) for item, placement in enumerate(placements)
@@ -96,13 +109,27 @@ class CandidateDecoder(Decoder):
     ) -> list[Prediction]:
         objectness = None if found.objectness is None else found.objectness[item]
         anchors, classes, scores = passing(found.scores[item], objectness, config)
-        boxes = to_corners(found.boxes[item][anchors].astype(np.float64), str(config.box_format))
-        corners = boxes * (np.tile(placement.canvas, 2) if config.normalized else 1.0)
+        if found.classes is not None:
+            classes = found.classes[item][anchors].astype(np.intp)
+        boxes = found.boxes[item][anchors].astype(np.float64)
+        boxes = boxes * (np.tile(placement.canvas, 2) if config.normalized else 1.0)
+        if found.angles is None:
+            polygons, corners = None, to_corners(boxes, str(config.box_format))
+        else:
+            boxes = np.column_stack([boxes, found.angles[item][anchors]])
+            polygons = rotated.corners(boxes)
+            corners = np.concatenate([polygons.min(axis=1), polygons.max(axis=1)], axis=1)
         inside = placement.to_picture(corners)
         real = np.flatnonzero(
-            np.isfinite(corners).all(axis=1) & (inside[:, 2] > inside[:, 0]) & (inside[:, 3] > inside[:, 1])
+            np.isfinite(corners).all(axis=1)
+            & (inside[:, 2] > inside[:, 0])
+            & (inside[:, 3] > inside[:, 1])
+            & (classes >= 0)
         )
-        if self.SUPPRESSES:
+        if self.SUPPRESSES and polygons is not None:
+            some = boxes[real], scores[real], classes[real]
+            kept = real[rotated.suppress_rotated(*some, config.iou_threshold, config.max_detections)]
+        elif self.SUPPRESSES:
             best = suppress(corners[real], scores[real], classes[real], config.iou_threshold, config.max_detections)
             kept = real[best]
         else:
@@ -117,7 +144,10 @@ class CandidateDecoder(Decoder):
             }
             for index, score, box in zip(classes.tolist(), scores.tolist(), inside.tolist(), strict=True)
         ]
-        for key, values in _extras(found, item, anchors, inside, placement):
+        extras = _extras(found, item, anchors, inside, placement)
+        if polygons is not None:
+            extras.append(("polygon", np.round(placement.points(polygons[kept]), 2).tolist()))
+        for key, values in extras:
             for row, value in zip(rows, values, strict=True):
                 row[key] = value
         return rows
@@ -131,9 +161,24 @@ def _extras(
     if found.keypoints is not None:
         extras.append(("keypoints", keypoints_on_picture(found.keypoints[item][anchors], placement)))
     if found.coefficients is not None and found.prototypes is not None:
-        masks = encoded_masks(found.coefficients[item][anchors], found.prototypes[item], boxes, placement)
+        weights, prototypes = found.coefficients[item][anchors], found.prototypes[item]
+        masks = encoded_masks(weights, prototypes, boxes, placement, of_probabilities=found.of_probabilities)
         extras.append(("mask", masks))
     return extras
+
+
+def prototypes_of(outputs: Outputs, config: DetectionConfig) -> NDArray[Any] | None:
+    """Return the output with prototypes of masks, None if the config names none.
+
+    Raises:
+        ConfigError: it has another shape.
+    """
+    prototypes = None if config.prototypes is None else outputs[config.prototypes]
+    if prototypes is not None and (prototypes.ndim != 4 or 0 in prototypes.shape[1:]):
+        raise ConfigError(
+            f"output '{config.prototypes}': found shape {list(prototypes.shape)}, expected (N, masks, H, W)"
+        )
+    return prototypes
 
 
 def one_output(outputs: Outputs, config: DetectionConfig, form: str, *, least: int, axis: int) -> NDArray[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, StrictBool
 
 from app.schema import Body, ClassIndex, Fraction, Positive, Section
 
@@ -14,13 +14,13 @@ class DetectionConfig(Section):
 
     decoder: str = Field(
         default="scores_boxes",
-        description="How the outputs are laid out: scores_boxes, yolov5, yolov8, yolox, centernet, detr, rt_detr or"
-        " dbnet.",
+        description="How the outputs are laid out: scores_boxes, yolov5, yolov8, yolov10, yolox, centernet, detr,"
+        " rt_detr or dbnet.",
     )
     output: str | None = Field(
         default=None,
-        description="yolov5: (N, anchors, 5 + classes), yolov8: (N, 4 + classes, anchors), yolox: (N, cells, 5 +"
-        " classes), dbnet: (N, 1, H, W); default: the first output.",
+        description="yolov5: (N, anchors, 5 + classes), yolov8: (N, 4 + classes, anchors), yolov10: (N, boxes, 6),"
+        " yolox: (N, cells, 5 + classes), dbnet: (N, 1, H, W); default: the first output.",
     )
     scores: str = Field(
         default="out0",
@@ -35,15 +35,18 @@ class DetectionConfig(Section):
         default=None, description="centernet: output with offsets of centres, (N, 2, H, W); default: none."
     )
     prototypes: str | None = Field(
-        default=None, description="yolov8: output with prototypes of masks, (N, masks, H, W); default: no masks."
+        default=None,
+        description="yolov5, yolov8, yolov10: output with prototypes of masks, (N, masks, H, W); default: no masks.",
     )
     keypoints: tuple[Positive, Annotated[int, Field(ge=2, le=3)]] | None = Field(
         default=None,
-        description="yolov8: number of key points and of values of each, such as [17, 3]; default: no key points.",
+        description="yolov8, yolov10: number of key points and of values of each, such as [17, 3]; default: no key"
+        " points.",
     )
+    rotated: StrictBool = Field(default=False, description="yolov8, yolov10: boxes have an angle, the last column.")
     box_format: Literal["xyxy", "cxcywh", "xywh"] | None = Field(
         default=None,
-        description="The four numbers of a box; default: xyxy for scores_boxes, else cxcywh.",
+        description="The four numbers of a box; default: xyxy for scores_boxes and yolov10, else cxcywh.",
     )
     normalized: bool | None = Field(
         default=None,
@@ -67,7 +70,7 @@ class DetectionConfig(Section):
     unclip_ratio: Annotated[float, Field(ge=0, le=10)] = Field(
         default=1.6, description="dbnet: how much regions grow: distance * perimeter = area * ratio."
     )
-    dilation: bool = Field(default=True, description="dbnet: grow regions by a pixel before they are outlined.")
+    dilation: StrictBool = Field(default=True, description="dbnet: grow regions by a pixel before they are outlined.")
 
 
 class ObjectBody(Body):
@@ -88,7 +91,7 @@ class ObjectBody(Body):
 class BoxBody(ObjectBody):
     """Box found by a detection, as any decoder may return it.
 
-    A decoder for text adds the corners as [x, y]: top left, top right, bottom right, bottom left.
+    Text and rotated boxes have the corners as [x, y] too: top left, top right, bottom right, bottom left.
     """
 
     polygon: list[list[float]] = []

@@ -11,12 +11,14 @@ from app.tasks.images.detection.detr import Detr, RtDetr
 from app.tasks.images.detection.scores_boxes import ScoresBoxes
 from app.tasks.images.detection.yolov5 import YoloV5
 from app.tasks.images.detection.yolov8 import YoloV8
+from app.tasks.images.detection.yolov10 import YoloV10
 from app.tasks.images.detection.yolox import YoloX
 
 DECODERS: Final[dict[str, Decoder]] = {
     "scores_boxes": ScoresBoxes(),
     "yolov5": YoloV5(),
     "yolov8": YoloV8(),
+    "yolov10": YoloV10(),
     "yolox": YoloX(),
     "centernet": CenterNet(),
     "detr": Detr(),

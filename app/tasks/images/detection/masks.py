@@ -18,7 +18,12 @@ _MOST_PIXELS: Final = 1 << 25
 
 
 def encoded_masks(
-    coefficients: NDArray[Any], prototypes: NDArray[Any], boxes: NDArray[np.floating], placement: Placement
+    coefficients: NDArray[Any],
+    prototypes: NDArray[Any],
+    boxes: NDArray[np.floating],
+    placement: Placement,
+    *,
+    of_probabilities: bool = False,
 ) -> list[str]:
     """Return the mask of each object as PNG in base64, white inside; it covers the whole pixels of the object's box.
 
@@ -27,8 +32,10 @@ def encoded_masks(
         prototypes: (masks, h, w), which span the canvas.
         boxes: (objects, 4), corners in pixels of the picture.
         placement: position of the picture on the canvas.
+        of_probabilities: whether probabilities are interpolated between pixels of the prototypes, else logits.
     """
-    outer = np.concatenate([np.floor(boxes[:, :2]), np.ceil(boxes[:, 2:])], axis=1).astype(np.intp)
+    answered = np.round(boxes, 2)  # clients know these
+    outer = np.concatenate([np.floor(answered[:, :2]), np.ceil(answered[:, 2:])], axis=1).astype(np.intp)
     sides = np.maximum(outer[:, 2:] - outer[:, :2], 1)
     shrink = max(1.0, float(np.sqrt(sides.prod(axis=1).sum() / _MOST_PIXELS)))
     found = []
@@ -40,6 +47,8 @@ def encoded_masks(
         size = max(1, int(width / shrink)), max(1, int(height / shrink))
         with charged(16 * size[0] * size[1] + 4 * planes.shape[1]):
             logits = (weights @ planes).reshape(prototypes.shape[1:])
+            if of_probabilities:
+                logits = np.tanh(logits / 2)  # 2 * sigmoid(logits) - 1
             xs, ys = (
                 corners[axis] + (np.arange(size[axis]) + 0.5) * (sides_of / size[axis])
                 for axis, sides_of in enumerate((width, height))

@@ -43,8 +43,9 @@ class DetectionTask(DrawingTask[DetectionConfig]):
 
     @property
     def finding(self) -> Any:
-        """Return the type of a picture's predictions; only decoders for text return polygons."""
-        return list[BoxBody] if self._config.decoder == "dbnet" else list[ObjectBody]
+        """Return the type of a picture's predictions; only text and rotated boxes have polygons."""
+        has_polygons = self._config.decoder == "dbnet" or self._config.rotated
+        return list[BoxBody] if has_polygons else list[ObjectBody]
 
     def predict(
         self, outputs: Outputs, placements: Sequence[Placement], options: DetectionConfig
