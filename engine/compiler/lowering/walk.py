@@ -21,7 +21,7 @@ from engine.compiler.lowering.lowering import Lowering
 from engine.compiler.lowering.rules.elementwise.map import lower_map
 from engine.compiler.lowering.rules.elementwise.typed_maps import lower_typed
 from engine.compiler.lowering.rules.products.attention import lower_chain
-from engine.compiler.lowering.rules.registry import DOUBLES, FALLBACKS, KERNEL_RULES, OF_BYTES, KernelRule
+from engine.compiler.lowering.rules.registry import BESIDE_MAPS, DOUBLES, FALLBACKS, KERNEL_RULES, OF_BYTES, KernelRule
 from engine.compiler.lowering.steps import (
     FLOAT64,
     WORDS,
@@ -222,7 +222,7 @@ def _by_rule(lowering: Lowering, op: RuntimeOperator, bound: BoundLayer) -> Lowe
         raise NotLoweredError(lowering.refused[op.name])
     bound = unfolded(bound)
     rule = KERNEL_RULES.get(type(bound.layer))
-    if rule is None and lowering.term(op) is not None:
+    if (rule is None or type(bound.layer) in BESIDE_MAPS) and lowering.term(op) is not None:
         rule = KERNEL_RULES[Layer]
     elif rule is None and type(op.definition) in EXPRESSION_RULES and lowering.spec(op.outputs[0]) is not None:
         rule = lower_typed

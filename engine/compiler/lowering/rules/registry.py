@@ -21,10 +21,17 @@ DOUBLES: set[KernelRule] = set()
 """Rules that lower float64 too; all tensors of the operator have the dtype of the result."""
 OF_BYTES: set[KernelRule] = set()
 """Rules that lower uint8 and int8 too, in the same way."""
+BESIDE_MAPS: set[type[Layer]] = set()
+"""Layers whose operators are maps where they are expressions of floats."""
 
 
 def kernels_for(
-    *layers: type[Layer], image: bool = False, rows: bool = False, doubles: bool = False, of_bytes: bool = False
+    *layers: type[Layer],
+    image: bool = False,
+    rows: bool = False,
+    doubles: bool = False,
+    of_bytes: bool = False,
+    beside_maps: bool = False,
 ) -> Callable[[KernelRule], KernelRule]:
     """Register the rule of exactly these classes, not of their subclasses.
 
@@ -33,6 +40,7 @@ def kernels_for(
         rows: whether they read their operand row by row, with any distance between rows.
         doubles: whether the rule makes kernels of float64 too.
         of_bytes: whether it makes kernels of uint8 and int8 too.
+        beside_maps: whether the rule is only for operators that are not expressions of floats; those become maps.
     """
 
     def add(rule: KernelRule) -> KernelRule:
@@ -45,6 +53,8 @@ def kernels_for(
             DOUBLES.add(rule)
         if of_bytes:
             OF_BYTES.add(rule)
+        if beside_maps:
+            BESIDE_MAPS.update(layers)
         return rule
 
     return add

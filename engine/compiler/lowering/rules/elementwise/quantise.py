@@ -10,7 +10,6 @@ from engine.compiler.kernels.expr import Number, Operand
 from engine.compiler.kernels.quantising import dequantised, quantised
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.composition import elements_step
-from engine.compiler.lowering.rules.elementwise.map import lower_map
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import Lowered, NotLoweredError, derived
 from engine.compiler.storage import FLOAT32, View, like
@@ -21,11 +20,9 @@ from engine.passes.support.byte_products import BYTES
 from engine.tensor import DType
 
 
-@kernels_for(QuantizeLinear)
+@kernels_for(QuantizeLinear, beside_maps=True)
 def lower_quantise(context: Context) -> Lowered:
     """Lower quantisation to a map, with one scale for all or one a slice of an axis."""
-    if context.lowering.term(context.op) is not None:
-        return lower_map(context)
     x, spec = context.tensor(0), context.lowering.spec(context.op.outputs[0])
     layer = context.layer(QuantizeLinear)
     if spec is None or spec.dtype not in BYTES or context.lowering.quantises:
@@ -38,11 +35,9 @@ def lower_quantise(context: Context) -> Lowered:
     return context.lowered(target, elements_step(context, target, tree, [x, _needed(scale), *moved], "float"))
 
 
-@kernels_for(DequantizeLinear)
+@kernels_for(DequantizeLinear, beside_maps=True)
 def lower_dequantise(context: Context) -> Lowered:
     """Lower dequantisation to a map, with one scale for all or one a slice of an axis."""
-    if context.lowering.term(context.op) is not None:
-        return lower_map(context)
     x, layer = context.elements(0), context.layer(DequantizeLinear)
     if x.dtype not in BYTES or context.result_spec.dtype != FLOAT32:
         raise NotLoweredError("there is no kernel for its integers")

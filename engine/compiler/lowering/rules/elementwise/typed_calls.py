@@ -5,7 +5,7 @@ Calls that are computed in one dtype are one map. A result that is needed in ano
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -144,14 +144,38 @@ class Calls:
         if not isinstance(result, TensorSpec):
             raise NotLoweredError("a number is known only at run time")
         dtype = function.working_dtype(*specs)
+
+        def tree(*terms: Expr) -> Expr | None:
+            return integer_function(kernel or name, terms) if dtype.kind in "iub" else self._real(name, terms, dtype)
+
+        return self.computed(tree, arguments, dtype, result, divides=(kernel or name) in DIVISIONS)
+
+    def computed(
+        self,
+        tree_of: Callable[..., Expr | None],
+        arguments: Sequence[TypedArgument],
+        dtype: DType,
+        result: TensorSpec,
+        *,
+        divides: bool = False,
+    ) -> TypedExpr:
+        """Return an expression of arguments, which become a dtype first.
+
+        Args:
+            tree_of: returns it for their terms; None if there is none.
+            divides: whether integers are divided by the second argument.
+
+        Raises:
+            NotLoweredError: there is no kernel for it.
+        """
         domain = domain_of(dtype)
         parts = [self._for_domain(each, domain, result) for each in arguments]
         terms = [self._as_term(each, dtype) for each in parts]
-        tree = integer_function(kernel or name, terms) if dtype.kind in "iub" else self._real(name, terms, dtype)
+        tree = tree_of(*terms)
         if tree is None or not is_moderate(tree) or not names_of(tree) <= FUNCTIONS[domain].keys():
             raise NotLoweredError(f"there are no {dtype_name(dtype)} kernels")
         checked = [each for part in parts if isinstance(part, TypedExpr) for each in part.checked]
-        if dtype.kind in "iu" and (kernel or name) in DIVISIONS:
+        if dtype.kind in "iu" and divides:
             checked += _zero_checks(parts[1], terms[1])
         return TypedExpr(tree, result, domain, tuple(checked))
 
@@ -170,6 +194,8 @@ class Calls:
         if argument.array is not None and argument.array.size == 1:
             return Number(number_of(argument.array.reshape(()), dtype))
         mine = argument.spec.dtype
+        if dtype.kind in "iub" and mine.kind == "f":
+            raise NotLoweredError("there is no kernel that truncates fractions")
         if dtype.kind in "iub":
             is_exact = argument.domain is None or mine.itemsize == 8
             is_kept = is_exact and np.can_cast(mine, dtype, "safe")

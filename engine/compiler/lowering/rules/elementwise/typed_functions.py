@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.rules.elementwise.map import lower_map
 from engine.compiler.lowering.rules.elementwise.typed_calls import (
     Calls,
     TypedArgument,
@@ -21,31 +20,23 @@ from engine.layers.elementwise import arithmetic, functions, ternary
 from engine.tensor import TensorSpec
 
 
-def _is_map(context: Context) -> bool:
-    return context.lowering.term(context.op) is not None
-
-
 def _is_whole(context: Context) -> bool:
     """Return whether the result has integers."""
     spec = context.lowering.spec(context.op.outputs[0])
     return spec is not None and spec.dtype.kind in "iu"
 
 
-@kernels_for(functions.Unary, functions.Binary)
+@kernels_for(functions.Unary, functions.Binary, beside_maps=True)
 def lower_function(context: Context) -> Lowered:
     """Lower a function of integers, bools or float64."""
-    if _is_map(context):
-        return lower_map(context)
     layer, calls = context.layer(Layer), Calls(context)
     assert isinstance(layer, functions.Unary | functions.Binary)
     return calls.lowered(calls.call(functions.DEFINITIONS[layer.function], *map(calls.term, context.arguments())))
 
 
-@kernels_for(arithmetic.Div)
+@kernels_for(arithmetic.Div, beside_maps=True)
 def lower_quotient(context: Context) -> Lowered:
     """Lower a quotient and its rounding; for integers they are one function."""
-    if _is_map(context):
-        return lower_map(context)
     layer, calls = context.layer(arithmetic.Div), Calls(context)
     operands = [*map(calls.term, context.arguments())][:2]
     if layer.rounding_mode == "floor":
@@ -56,11 +47,9 @@ def lower_quotient(context: Context) -> Lowered:
     return calls.lowered(ratio if layer.rounding_mode is None else calls.call("trunc", ratio))
 
 
-@kernels_for(arithmetic.Add, arithmetic.Sub)
+@kernels_for(arithmetic.Add, arithmetic.Sub, beside_maps=True)
 def lower_sum(context: Context) -> Lowered:
     """Lower x + alpha * y, or x - alpha * y."""
-    if _is_map(context):
-        return lower_map(context)
     layer, calls = context.layer(Layer), Calls(context)
     assert isinstance(layer, arithmetic.Add | arithmetic.Sub)
     x, other = [*map(calls.term, context.arguments())][:2]
@@ -73,11 +62,9 @@ def lower_sum(context: Context) -> Lowered:
     return calls.lowered(calls.call("add" if isinstance(layer, arithmetic.Add) else "sub", x, other))
 
 
-@kernels_for(ternary.Clamp)
+@kernels_for(ternary.Clamp, beside_maps=True)
 def lower_bounds(context: Context) -> Lowered:
     """Lower min(max(x, min), max), of those bounds that are given."""
-    if _is_map(context):
-        return lower_map(context)
     calls = Calls(context)
     x, low, high = context.arguments()
     result = calls.term(x)
@@ -88,11 +75,9 @@ def lower_bounds(context: Context) -> Lowered:
     return calls.lowered(result)
 
 
-@kernels_for(Expression)
+@kernels_for(Expression, beside_maps=True)
 def lower_expression(context: Context) -> Lowered:
     """Lower an expression of any dtypes, call by call."""
-    if _is_map(context):
-        return lower_map(context)
     layer, calls = context.layer(Expression), Calls(context)
     if layer.shapes:
         raise NotLoweredError("an operand is used only for its shape")
