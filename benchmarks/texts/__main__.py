@@ -46,11 +46,11 @@ SHORTEST: Final = 8
 AGREEMENT: Final = {"float32": 0.99999, "bf16": 0.999}
 
 
-def make_texts(tokenizer: Any, count: int = COUNT) -> list[str]:
-    """Return texts of random words; the number of tokens is uniform."""
+def make_texts(tokenizer: Any, count: int = COUNT, longest: int = LONGEST) -> list[str]:
+    """Return texts of random words; the number of tokens is uniform, from SHORTEST to longest."""
     chosen = random.Random(0)
     words = [word for word in sorted(tokenizer.get_vocab()) if word.isalpha() and word.isascii() and len(word) > 2]
-    return [" ".join(chosen.choices(words, k=chosen.randint(SHORTEST - 2, LONGEST - 2))) for _ in range(count)]
+    return [" ".join(chosen.choices(words, k=chosen.randint(SHORTEST - 2, longest - 2))) for _ in range(count)]
 
 
 def engine_rate(embed: Embed, batches: Sequence[Sequence[str]]) -> float:

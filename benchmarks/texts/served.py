@@ -24,6 +24,8 @@ from benchmarks.texts.rivals import LONGEST
 
 START_S: Final = 120
 PATH: Final = "/v1/embeddings"
+# Paths of the health of servers; others have /health.
+HEALTH: Final = {"ours": "/health/ready", "bentoml": "/readyz"}
 
 
 @contextmanager
@@ -51,7 +53,7 @@ def serving(name: str, model: Path, threads: int, precision: str, python: str = 
         quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "env": environ}
         with subprocess.Popen(command, start_new_session=True, **quiet) as server:
             try:
-                _await(port, "/health/ready" if name == "ours" else "/health")
+                _await(port, HEALTH.get(kind, "/health"))
                 yield port
             finally:
                 with suppress(ProcessLookupError):

@@ -25,9 +25,13 @@ def test_most_sentences_with_new_words_are_sorted_by_their_topic(tmp_path: Path)
     with serving(tmp_path) as client:
         answer = client.post("/models/topics/infer", json={"text": [text for text, _ in known]}).json()
         single = client.post("/predict", json={"inputs": "where is my parcel?"}).json()
+        others = [*sentences(98, 300, has_new_words=True, has_new_wording=True)]
+        reworded = client.post("/models/topics/infer", json={"text": [text for text, _ in others]}).json()
     found = [each[0]["label"] for each in answer["predictions"]]
     right = sum(label == LABELS[topic] for label, (_, topic) in zip(found, known, strict=True))
-    assert right >= 190  # 98.8 % of 3,000 in its README
+    labels = [each[0]["label"] for each in reworded["predictions"]]
+    assert sum(label == LABELS[topic] for label, (_, topic) in zip(labels, others, strict=True)) >= 200  # 76.8 %
+    assert right >= 190  # 98.6 % of 3,000 in its README
     assert single[0]["label"] == "delivery"
     assert (
         sum((ROOT / "examples/store/topics/1" / name).stat().st_size for name in ("model.pnnx.bin", "tokenizer.json"))
