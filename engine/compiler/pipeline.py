@@ -26,7 +26,7 @@ from engine.ir.tables import Table
 from engine.layers.creation.container import Constant
 from engine.options import Options
 from engine.passes import LOWERING_PASSES, PassReport, optimise
-from engine.passes.quantised_products import quantised_products
+from engine.passes.quantised_products import quantised_products, quantised_windows
 from engine.passes.quantised_transposes import quantised_transposes
 from engine.tensor import TensorSpec, is_known, known_value
 
@@ -186,8 +186,10 @@ class CompilePipeline:
         if self._optimised is None or taken is not self._taken:
             self._taken = taken
             off = self._options.passes_off - set(LOWERING_PASSES)
-            if not host.has_vnni:  # kernels of floats are faster than those of bytes
-                off |= {quantised_products.__name__, quantised_transposes.__name__}
+            if not host.has_vnni:  # windows are faster in floats, by Winograd's algorithm
+                off |= {quantised_windows.__name__, quantised_transposes.__name__}
+            if not host.multiplies_pairs:
+                off |= {quantised_products.__name__}
             graph = upcast(taken, is_kept=self.is_dynamic) if self._is_upcast else taken
             self._flat = None
             graph, self._passes = optimise(graph, off, lambda: progress("passes", 0, 1))

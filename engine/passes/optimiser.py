@@ -21,7 +21,7 @@ from engine.passes.expression_fusion import expression_fusion
 from engine.passes.fold_batch_norm import fold_batch_norm
 from engine.passes.integer_products import integer_products
 from engine.passes.parallel_convolutions import parallel_convolutions
-from engine.passes.quantised_products import quantised_products
+from engine.passes.quantised_products import quantised_products, quantised_windows
 from engine.passes.quantised_transposes import quantised_transposes
 from engine.passes.removal import dead_operators, identity_removal
 from engine.passes.transpose_cancelling import transpose_cancelling
@@ -103,6 +103,7 @@ PASSES: Final[Mapping[str, Pass]] = MappingProxyType(
             unsigned_codes,
             quantised_transposes,
             quantised_products,
+            quantised_windows,
             integer_products,
             constant_folding,
             computed_items,

@@ -43,15 +43,36 @@ class _Product:
 
 
 def quantised_products(graph: RuntimeGraph) -> Graph:
-    """Replace convolutions and products of dequantised bytes with dequantised weights by those of the bytes."""
+    """Replace products of dequantised bytes with dequantised weights by those of the bytes; not those of windows."""
+    return _rewritten(graph, are_windows=False)
+
+
+def quantised_windows(graph: RuntimeGraph) -> Graph:
+    """Do the same for convolutions of windows of several pixels and channels."""
+    return _rewritten(graph, are_windows=True)
+
+
+def _rewritten(graph: RuntimeGraph, *, are_windows: bool) -> Graph:
     rewriter, facts = Rewriter(graph), Facts(graph)
     for op in cancellable_quick(graph.operators):
+        if _is_of_windows(op, facts) != are_windows:
+            continue
         product = _product(op)
         new = [] if product is None else _of_bytes(op, product, facts, rewriter)
         new = new or _of_two(op, facts, rewriter)
         if new:
             rewriter.replace(op, *new)
     return rewriter.result()
+
+
+def _is_of_windows(op: RuntimeOperator, facts: Facts) -> bool:
+    """Return whether an operator multiplies windows of several pixels, and sums over channels."""
+    layer, weight = op.definition, input_named(op, "weight")
+    spec = facts.spec(weight) if isinstance(layer, Conv) and weight is not None else None
+    if spec is None or spec.rank < 3 or not isinstance(layer, Conv):
+        return False
+    _, inputs, *kernel = spec.shape
+    return any(size != 1 for size in kernel) and (layer.groups == 1 or inputs != 1)
 
 
 def _product(op: RuntimeOperator) -> _Product | None:

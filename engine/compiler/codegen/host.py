@@ -126,6 +126,11 @@ class Host:
         return "+avx512vnni" in self.features or "+avxvnni" in self.features
 
     @property
+    def multiplies_pairs(self) -> bool:
+        """Return whether an instruction multiplies pairs of 16-bit integers and adds the two products."""
+        return self.triple.startswith("x86_64")
+
+    @property
     def has_fma(self) -> bool:
         """Return whether a product and a sum are rounded once."""
         return "+fma" in self.features or self.name == "neon"

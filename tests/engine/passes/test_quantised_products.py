@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from engine import TensorSpec
-from engine.passes.quantised_products import quantised_products
+from engine.passes.quantised_products import quantised_products, quantised_windows
 from tests.engine.graph.build import built, op
 from tests.engine.passes.applying import FOLDED, applied, assert_untouched, types
 
@@ -46,9 +46,16 @@ def test_a_convolution_is_one_of_bytes(scales: int, bias: Any) -> None:
     params = {"pads": (1, 1, 1, 1), "kernel_shape": (3, 3), "strides": (1, 1), "dilations": (1, 1), "group": 2,
               "auto_pad": "NOTSET"}  # fmt: skip
     net = network("Conv", (1, 4, 5, 6), coded(6, 2, 3, 3, dtype=I8), 0, bias=bias, scales=scales, **params)
-    made = types(applied(quantised_products, net, coded(1, 4, 5, 6), close=FOLDED))
+    made = types(applied(quantised_windows, net, coded(1, 4, 5, 6), close=FOLDED))
+    assert_untouched(quantised_products, net)
     assert "ConvInteger" in made
     assert "Conv" not in made
+
+
+def test_a_convolution_of_pixels_is_one_of_bytes() -> None:
+    net = network("Conv", (1, 4, 5, 6), coded(6, 4, 1, 1, dtype=I8), 0)
+    assert "ConvInteger" in types(applied(quantised_products, net, coded(1, 4, 5, 6), close=FOLDED))
+    assert_untouched(quantised_windows, net)
 
 
 @pytest.mark.parametrize("scales", [1, 7])
@@ -70,12 +77,13 @@ def test_a_linear_layer_is_one_of_bytes(type: str) -> None:
 @pytest.mark.parametrize("channels", [3, 9])
 def test_groups_of_odd_width_are_one_of_bytes(channels: int) -> None:
     net = network("Conv", (1, channels, 5, 6), coded(3, channels // 3, 3, 3, dtype=I8), 0, group=3)
-    assert "ConvInteger" in types(applied(quantised_products, net, coded(1, channels, 5, 6), close=FOLDED))
+    run = quantised_products if channels == 3 else quantised_windows
+    assert "ConvInteger" in types(applied(run, net, coded(1, channels, 5, 6), close=FOLDED))
 
 
 def test_a_volume_is_one_of_bytes() -> None:
     net = network("Conv", (1, 2, 3, 5, 6), coded(4, 2, 2, 3, 3, dtype=I8), 0, pads=(1, 0, 1, 0, 1, 1))
-    assert "ConvInteger" in types(applied(quantised_products, net, coded(1, 2, 3, 5, 6), close=FOLDED))
+    assert "ConvInteger" in types(applied(quantised_windows, net, coded(1, 2, 3, 5, 6), close=FOLDED))
 
 
 def test_what_has_no_such_kernel_stays_as_it_is() -> None:

@@ -106,7 +106,7 @@ def _tiling_bfloat16(host: Host) -> Host:
 def _pairs(host: Host) -> MultiplyAdd:
     if host.has_vnni:
         return _instruction("avx512.vpdpwssd", _add_pairs)
-    return _multiply_pairs if host.triple.startswith("x86_64") else _add_pairs
+    return _multiply_pairs if host.multiplies_pairs else _add_pairs
 
 
 def _instruction(name: str, otherwise: MultiplyAdd, numbers: int = 1, dtype: str = "i32") -> MultiplyAdd:
@@ -139,7 +139,7 @@ def _multiply_pairs(f: Function, a: Value, b: Value, total: Value) -> Value:
 def _bytes(host: Host) -> MultiplyAdd:
     if host.has_vnni:
         return _instruction("avx512.vpdpbusd", _add_bytes)
-    return _multiply_bytes if host.triple.startswith("x86_64") else _add_bytes
+    return _multiply_bytes if host.multiplies_pairs else _add_bytes
 
 
 def _multiply_bytes(f: Function, a: Value, b: Value, total: Value) -> Value:

@@ -353,8 +353,10 @@ def _sum(shift: Sequence[View]) -> Expr:
 
 
 def _words(context: Context, weights: Array) -> Words:
-    fits = weights.min() >= _SIGNED.min and weights.max() <= _SIGNED.max
-    return "int8" if fits and context.host.has_vnni else "int16"
+    """Return the words for weights (O, I, ...): without VNNI, the products of a window repay the copy to 16 bits."""
+    fits, host = weights.min() >= _SIGNED.min and weights.max() <= _SIGNED.max, context.host
+    is_fast = host.has_vnni or (host.multiplies_pairs and math.prod(weights.shape[2:]) == 1)
+    return "int8" if fits and is_fast else "int16"
 
 
 def _bytes(context: Context, index: int = 0) -> View:
