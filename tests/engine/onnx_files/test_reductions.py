@@ -51,3 +51,20 @@ def test_an_extreme_of_elements_that_a_run_finds_may_be_of_none(axes: Any, tmp_p
     for x in ([0, 0, 0], [0, 1, 1]):
         (y,) = session.run([np.array(x, np.float32)])
         assert y.reshape(-1).tolist() == ([2] if any(x) else [np.iinfo(np.int64).min])
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 8), (2, 1, 8), (2, 4, 8)])
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("type", ["ReduceMax", "ReduceSum"])
+def test_reversed_rows_are_reduced(tmp_path: Path, shape: tuple[int, ...], axis: int, type: str) -> None:
+    nodes = [
+        node("Slice", ["x", "start", "end", "last", "back"], ["reversed"]),
+        node(type, ["reversed"], ["y"], axes=[axis], keepdims=0),
+    ]
+    weights = {"start": [99], "end": [-99], "last": [2], "back": [-1]}
+    stored = {name: np.array(each) for name, each in weights.items()}
+    proto = model(nodes, [value("x", list(shape))], [value("y", None)], stored, opset=11)
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    found = engine.Session(engine.load(save(tmp_path, proto)), "compiled", 1, cache=None).run({"x": x})[0]
+    reduce = np.max if type == "ReduceMax" else np.sum
+    np.testing.assert_allclose(found, reduce(x[..., ::-1], axis=axis), rtol=1e-6)

@@ -225,7 +225,7 @@ def _one_image(context: Context, x: View) -> tuple[View, Sequence[KernelStep]]:
     n, c, depth, height, width = x.shape
     steps: Sequence[KernelStep] = ()
     is_contiguous = depth == 1 or x.meta.strides[2] == height * x.meta.strides[3]
-    if x.strides[1] > 1 or not is_contiguous:
+    if x.strides[1] != 1 or not is_contiguous:
         dense = channels_last(x.shape, dtype=x.dtype)
         x, steps = dense, [context.copy(x, dense)]
     return derived(x, x.meta.reshape(n, c, depth * height, width)), steps

@@ -172,7 +172,7 @@ def _reduced_between(context: Context, x: View, axes: list[int], of: Of) -> Lowe
     channels = math.prod(x.shape[axes[-1] + 1 :])
     steps: list[KernelStep] = []
     image = x.derive(x.meta.reshape(outer, pixels, channels).transpose(0, 2, 1)[:, :, None, :])
-    if image is None or image.strides[1] > 1:
+    if image is None or image.strides[1] != 1:
         copied = context.copied(x, steps)
         image = copied.derive(copied.meta.reshape(outer, pixels, channels).transpose(0, 2, 1)[:, :, None, :])
     if image is None:
