@@ -12,7 +12,7 @@ from engine.onnx.translation.registry import Translator, translates
 from engine.onnx.translation.value import Value
 from engine.onnx.translators.elementwise import literal
 from engine.onnx.translators.precision import in_dtype_of, widened
-from engine.onnx.translators.shape import as_matrix
+from engine.onnx.translators.shape import as_matrix, reshaped
 from engine.tensor import Shape, format_shape, product
 
 _PLAIN = {
@@ -194,25 +194,18 @@ def _hardmax(node: Node, x: Value, axis: int) -> Value:
 
 
 @translates("Softmax", "LogSoftmax", "Hardmax")
-def of_matrix(node: Node) -> Value | list[Value]:
+def of_matrix(node: Node) -> Value:
     """Flatten the input to a matrix at the axis, as operator sets before 13 do."""
-    x, axis = node.input(0), node.number("axis", 1)
-    rank = node.rank()
-    axis = axis + rank if axis < 0 else axis
+    x, axis, spec = node.input(0), node.number("axis", 1), node.input(0).tensor
     type = {"Softmax": "F.softmax", "LogSoftmax": "F.log_softmax"}.get(node.type)
-    spec = x.tensor
-    if spec is not None and axis < rank and product(spec.shape[axis + 1 :]) == 1:
-        return _hardmax(node, x, axis) if type is None else node.make(type, x, dim=axis)
+    if spec is not None:
+        axis += spec.rank if axis < 0 else 0
+        if axis < spec.rank and product(spec.shape[axis + 1 :]) == 1:
+            return _hardmax(node, x, axis) if type is None else node.make(type, x, dim=axis)
     matrix = as_matrix(node, x, axis)
     y = _hardmax(node, matrix, 1) if type is None else node.make(type, matrix, dim=1)
     sizes = x.shape_as()
-    if sizes is None:
-        return [y]
-    return (
-        node.make("Tensor.reshape", y, node.sizes(sizes))
-        if not all(isinstance(size, int) for size in sizes)
-        else node.make("Tensor.reshape", y, shape=tuple(size for size in sizes if isinstance(size, int)))
-    )
+    return node.make("Tensor.reshape_as", y, x) if sizes is None else reshaped(node, y, sizes)
 
 
 @translates("Dropout")

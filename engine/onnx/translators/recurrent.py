@@ -63,6 +63,7 @@ def network(node: Node, kind: str, given: Mapping[str, Value], options: Mapping[
     operands, labels = [given["x"]], ["input"]
     for name in ("h", "c"):
         if (state := given.get(name)) is not None:
+            state = _begun(node, state, given.get("lengths"), bool(is_batch_first))
             operands.append(_turned(node, f"{node.name}_{name}", state) if is_batch_first else state)
             labels.append(f"initial_{name}")
     if "lengths" in given:
@@ -87,6 +88,15 @@ def network(node: Node, kind: str, given: Mapping[str, Value], options: Mapping[
     if node.names_results or len(specs) < len(values):
         return values
     return [values[k] for k in present(specs, Annotations(outputs=tuple(node.declared)))]
+
+
+def _begun(node: Node, state: Value, lengths: Value | None, is_batch_first: bool) -> Value:
+    """Return initial states, 0 for sequences without steps: so are their last states in onnxruntime."""
+    if lengths is None or (lengths.constant is not None and lengths.constant.all()):
+        return state
+    shape = (-1, 1, 1) if is_batch_first else (1, -1, 1)
+    is_empty = node.make("Tensor.reshape", node.make("torch.eq", lengths, other=0), shape=shape)
+    return node.make("Tensor.masked_fill", state, is_empty, value=0.0)
 
 
 def _turned(node: Node, name: str, states: Value) -> Value:

@@ -31,11 +31,7 @@ def pad(node: Node) -> Value:
         return x
     if mode == "wrap":
         for axis, (before, after) in pairs.items():
-            bounds = (f"neg({before})", f"add(size(@0,{axis}),{after})")
-            start, end = (node.make("pnnx.Expression", x, *amounts, expr=text) for text in bounds)
-            index = node.make("torch.arange", start, end, labels=("start", "end"), dtype="torch.long")
-            index = node.make("pnnx.Expression", index, x, expr=f"remainder(@0,size(@1,{axis}))")
-            x = node.make("torch.index_select", x, index, dim=axis)
+            x = _wrapped(node, x, axis, amounts, before, after)
         return x
     first = min(axis for axis, pair in pairs.items() if pair != ("0", "0"))
     rank = max(places) + 1 if x.rank is None else x.rank
@@ -57,6 +53,16 @@ def pad(node: Node) -> Value:
         else:
             params["value"] = filler
     return node.make("F.pad", *operands, labels=labels, **params)
+
+
+def _wrapped(node: Node, x: Value, axis: int, amounts: Sequence[Value], before: str, after: str) -> Value:
+    """Pad an axis by repeating it, after negative amounts have cropped it."""
+    kept = f"add(size(@0,{axis}),add(min({before},0),min({after},0)))"
+    texts = (f"neg(max({before},0))", f"add({kept},max({after},0))", kept, f"max(neg({before}),0)")
+    start, end, count, first = (node.make("pnnx.Expression", x, *amounts, expr=text) for text in texts)
+    index = node.make("torch.arange", start, end, labels=("start", "end"), dtype="torch.long")
+    index = node.make("pnnx.Expression", index, count, first, expr="add(remainder(@0,@1),@2)")
+    return node.make("torch.index_select", x, index, dim=axis)
 
 
 def _amounts(node: Node, given: Value | None) -> tuple[list[str], list[Value], Sequence[int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -69,9 +70,10 @@ def flatten(node: Node) -> Value:
 def as_matrix(node: Node, x: Value, axis: int) -> Value:
     """Flatten the axes before ``axis`` and those from it on; no axes become one of size 1."""
     if x.rank is None:
-        if axis != 1:
+        if axis < 0:
             raise UnsupportedOperatorError("the number of axes is not known before a run")
-        return node.make("Tensor.reshape", x, node.expression("[size(@0,0),-1]", x))
+        rows = reduce(lambda text, k: f"mul({text},size(@0,{k}))", range(axis), "1")
+        return node.make("Tensor.reshape", x, node.expression(f"[{rows},-1]", x))
     if not -x.rank <= axis <= x.rank:
         raise ShapeError("axis is out of range", found=axis, expected=f"{-x.rank} to {x.rank}")
     axis += x.rank if axis < 0 else 0
