@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
 from engine.graph.planning.execution_order import counts, lifetimes, peak_bytes
-from engine.tensor import Shape, TensorSpec, is_known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +17,6 @@ class Step:
     Args:
         inputs, outputs: slots read and written.
         released: slots that no later step reads.
-        is_dynamic: whether shapes of the results are unknown before a run.
         is_needed: whether an output of the graph depends on it; the failure of another step does no harm.
     """
 
@@ -26,7 +24,6 @@ class Step:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     released: tuple[int, ...]
-    is_dynamic: bool
     is_needed: bool
 
 
@@ -40,7 +37,6 @@ class Plan:
         operands: slot of every operand by name.
         counted: slots whose bytes count towards the peak.
         peak_bytes: the largest number of bytes alive at once, as far as shapes are known.
-        met: shapes of inputs whose results were found to fit in memory.
     """
 
     steps: tuple[Step, ...]
@@ -50,7 +46,6 @@ class Plan:
     operands: dict[str, int]
     counted: frozenset[int]
     peak_bytes: int
-    met: set[tuple[Shape, ...]] = field(default_factory=set)
 
 
 def make_plan(
@@ -95,10 +90,5 @@ def _step(op: RuntimeOperator, released: set[int], is_needed: bool) -> Step:
         inputs=tuple(operand.slot for operand in op.inputs),
         outputs=tuple(operand.slot for operand in op.outputs),
         released=tuple(sorted(released)),
-        is_dynamic=not all(_is_static(operand.value) for operand in op.outputs),
         is_needed=is_needed,
     )
-
-
-def _is_static(value: object) -> bool:
-    return is_known(value) or (isinstance(value, TensorSpec) and value.is_static)

@@ -6,7 +6,7 @@ All mutable state of a run is its own value table, so any number of threads may 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -17,9 +17,6 @@ from engine.graph.planning.plan import Plan, Step
 from engine.graph.port import flatten
 from engine.graph.running.watch import Watch
 from engine.tensor import Array
-
-# Number of elements up to which no two operands have a large outer product.
-_FEW: Final = 4096
 
 
 def run_steps(plan: Plan, inputs: Sequence[object]) -> list[object]:
@@ -33,34 +30,24 @@ def run_steps(plan: Plan, inputs: Sequence[object]) -> list[object]:
         values[slot] = value
     for step in plan.steps:
         if step.is_needed:
-            run_step(step, values, True)
+            run_step(step, values)
         for slot in step.released:
             values[slot] = None
     return [values[slot] for slot in plan.outputs]
 
 
-def _is_large(inputs: Sequence[object]) -> bool:
-    """Return whether results may be too large although they were not for other values of the same shapes."""
-    return sum(each.size for each in inputs if isinstance(each, np.ndarray)) > _FEW
-
-
-def run_step(step: Step, values: list[object], is_new: bool) -> None:
+def run_step(step: Step, values: list[object]) -> None:
     """Run an operator: its inputs are read from the table, its outputs written to it."""
     op = step.operator
     if op.layer is None:
         return
     inputs = [values[slot] for slot in step.inputs]
     try:
-        if step.is_dynamic and (is_new or _is_large(inputs)):
-            op.layer.check_results(inputs)
         result = op.layer.forward(inputs)
     except EngineError as error:
         raise error.at(op.where) from error.__cause__
     for slot, value in zip(step.outputs, computed_outputs(op, result), strict=True):
         values[slot] = np.asarray(value) if isinstance(value, np.generic) else value
-
-
-_MET: Final = 256
 
 
 def execute(plan: Plan, inputs: Sequence[Array], watch: Watch | None = None) -> list[Array]:
@@ -82,8 +69,6 @@ def execute(plan: Plan, inputs: Sequence[Array], watch: Watch | None = None) -> 
         values[slot] = _read_only(array)
     if watch is not None:
         watch.begin(values)
-    shapes = tuple(np.shape(array) if isinstance(array, np.ndarray) else () for array in inputs)
-    is_new = shapes not in plan.met
     asks, runs_all = is_cancellable(), watch is not None and watch.has_taps
     for step in plan.steps:
         if asks:
@@ -91,13 +76,11 @@ def execute(plan: Plan, inputs: Sequence[Array], watch: Watch | None = None) -> 
         if watch is not None:
             watch.before()
         if step.is_needed or runs_all:
-            run_step(step, values, is_new)
+            run_step(step, values)
         if watch is not None:
             watch.after(step, values)
         for slot in step.released:
             values[slot] = None
-    if is_new and len(plan.met) < _MET:
-        plan.met.add(shapes)
     return as_outputs([values[slot] for slot in plan.outputs])
 
 

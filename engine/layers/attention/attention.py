@@ -42,7 +42,6 @@ class ScaledDotProductAttention(Layer):
         return TensorSpec(shape, _common(query.dtype, key.dtype, value.dtype))
 
     def forward(self, query: Array, key: Array, value: Array, attn_mask: Array | None = None) -> Array:
-        self._shape(query.shape, key.shape, value.shape, None if attn_mask is None else attn_mask.shape)
         dtype = _common(query.dtype, key.dtype, value.dtype)
         q, k, v = (cast(each, working_dtype(dtype)) for each in (query, key, value))
         if self.enable_gqa:

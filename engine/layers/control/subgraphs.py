@@ -16,6 +16,7 @@ class WithSubgraphs(Layer):
     takes_unknown = True
     loops = True
     has_subgraphs = True
+    infers_itself = True
 
     annotations: Annotations = NO_ANNOTATIONS
 

@@ -50,7 +50,6 @@ class StridedSameConv(Layer):
         return self.conv.infer(TensorSpec(padded, input.dtype), weight, bias)
 
     def forward(self, input: Array, weight: Array, bias: Array | None = None) -> Array:
-        self.infer(input, weight, bias)
         return self.conv.forward(extend(input, self._pairs(input, weight)), weight, bias)
 
     def flops(self, output: TensorSpec, *operands: object) -> int:

@@ -77,7 +77,6 @@ class Unfold(_Patches):
         return result
 
     def forward(self, input: Array) -> Array:
-        self.infer(input)
         patches = columns(pad(input, self.windows), self.windows)
         *lead, c, kh, kw, h, w = patches.shape
         return patches.reshape(*lead, c * kh * kw, h * w)

@@ -55,7 +55,6 @@ class Full(Creation):
         return TensorSpec(self.size, self.wanted or result_type(fill_value))
 
     def forward(self, fill_value: Array | Number = 0) -> Array:
-        check_single(fill_value)
         return np.full(sizes(self.size), cast(fill_value, self.wanted or result_type(fill_value)))
 
 
@@ -92,7 +91,6 @@ class NewFull(Layer):
         return TensorSpec(self.size, self.dtype or input.dtype)
 
     def forward(self, input: Array, fill_value: Array | Number) -> Array:
-        check_single(fill_value)
         return np.full(sizes(self.size), cast(fill_value, self.dtype or input.dtype))
 
 

@@ -102,7 +102,6 @@ class RandomIntegers(Elementwise):
         return input
 
     def forward(self, input: Array) -> Array:
-        self.infer(TensorSpec(input.shape, input.dtype))
         return cast(generator().integers(self.low, self.high, input.shape), input.dtype)
 
 
@@ -173,7 +172,6 @@ class Multinomial(Layer):
         return TensorSpec(replaced(input.shape, axis, self.num_samples), INT64)
 
     def forward(self, input: Array) -> Array:
-        self.infer(TensorSpec(input.shape, input.dtype))
         weights = cast(input, np.dtype(np.float64))
         if not (np.isfinite(weights).all() and (weights >= 0).all() and (weights.sum(-1) > 0).all()):
             raise ShapeError("weights must be finite, not negative and not all 0")

@@ -81,7 +81,6 @@ class MeshGrid(Rearrangement):
         return [TensorSpec(swapped, tensor.dtype) for tensor in tensors]
 
     def forward(self, tensors: list[Array]) -> list[Array]:
-        _check_vectors([TensorSpec(tensor.shape, tensor.dtype) for tensor in tensors])
         axes = [*range(len(tensors))]
         if self.indexing == "xy":
             axes[:2] = axes[1::-1]
@@ -114,7 +113,6 @@ class OneHot(Layer):
         return TensorSpec((*input.shape, None if self.num_classes < 0 else self.num_classes), INT64)
 
     def forward(self, input: Array) -> Array:
-        self.infer(TensorSpec(input.shape, input.dtype))
         if not input.size and self.num_classes < 0:
             raise ShapeError("the number of classes is unknown", found=format_shape(input.shape))
         input = cast(input, INT64)

@@ -132,33 +132,29 @@ class BoundLayer:
 
     def _forward(self, inputs: Sequence[object]) -> Any:
         layer = self._layer_for(self._with_shapes(inputs)) if self.dynamic else self.layer
-        if self.dynamic:
-            self._check_results(layer, inputs)
         arguments, keywords = [s.value(inputs) for s in self._aligned], self._keywords(inputs)
+        if not layer.infers_itself:
+            self._check(layer, arguments, keywords)
         if self.is_foreign:
             return checked_values(called("forward", layer.forward, *arguments, **keywords))
         return layer.forward(*arguments, **keywords)
 
-    def check_results(self, inputs: Sequence[object]) -> None:
-        """Refuse to compute results that exceed memory; if only values decide their size, the layer checks it itself.
+    def _check(self, layer: Layer, arguments: Sequence[object], keywords: Mapping[str, object]) -> None:
+        """Refuse operands that infer() refuses, and results that exceed memory.
 
         Raises:
-            ShapeError: naming the shape and both sizes.
+            ShapeError: naming what does not fit.
         """
-        if (
-            not self.dynamic and not self.layer.has_subgraphs
-        ):  # forward(), and the operators of subgraphs, check themselves
-            self._check_results(self.layer, inputs)
-
-    def _check_results(self, layer: Layer, inputs: Sequence[object]) -> None:
+        specs, named = map(spec_of, arguments), {name: spec_of(value) for name, value in keywords.items()}
         try:
-            arguments = [s.spec(inputs) for s in self.positional]
-            results = layer.infer(*arguments, **{name: s.spec(inputs) for name, s in self.keywords.items()})
+            check_results(layer.infer(*specs, **named))
         except RoomError:
             raise
+        except EngineError:
+            if not layer.takes_unknown and not self.is_foreign:
+                raise
         except Exception:  # whatever it is, forward() reports it better
             return
-        check_results(results)
 
     def infer(self, inputs: Sequence[object]) -> Any:
         """Return the description of forward's result, given those of the inputs; UNKNOWN if that is not enough."""

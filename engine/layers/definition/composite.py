@@ -18,6 +18,7 @@ import numpy as np
 
 from engine.layers.definition.layer import Layer
 from engine.layers.operands.precision import working_dtype
+from engine.limits import check_results
 from engine.promotion import cast
 from engine.tensor import UNKNOWN, TensorSpec, spec_of
 
@@ -31,6 +32,8 @@ class UnknownSizeError(Exception):
 
 class Composite(Layer):
     """Base of operators with a decomposition; half precision is computed in float32 and rounded once."""
+
+    infers_itself = True
 
     compose: ClassVar[Callable[..., Any]]
 
@@ -77,6 +80,7 @@ def _forward_of(compose: Callable[..., Any]) -> Callable[..., Any]:
     def forward(self: Composite, *operands: Any, **attributes: Any) -> Any:
         specs = {name: spec_of(each) for name, each in attributes.items()}
         announced = self.infer(*map(spec_of, operands), **specs)
+        check_results(announced)
         wide = {name: _wide(each) for name, each in attributes.items()}
         return _rounded(self.compose(_computed, *map(_wide, operands), **wide), announced)
 

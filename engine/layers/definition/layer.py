@@ -5,7 +5,8 @@ A layer states in one place how its parameters are read, how shapes are inferred
 * the annotated *fields* are the parameters with their defaults (``dim: int = -1``);
 * the arguments of ``forward`` are the operands, named as PyTorch names them (``input``, ``weight``, ...);
   an argument with a default may be absent; attributes stored with the operator arrive here by name too;
-* ``infer`` takes the same arguments as ``forward``, as TensorSpec, and returns the spec of its result.
+* ``infer`` takes the same arguments as ``forward``, as TensorSpec, and returns the spec of its result. It refuses
+  operands that do not fit; ``forward`` gets only operands that it accepts.
 
 Layers know nothing of graphs. A layer is immutable: any number of threads may run it at once.
 """
@@ -130,6 +131,9 @@ class Layer(_Parameters):
     """True if forward() loops in Python over its operands: elements, boxes, steps of a sequence."""
     has_subgraphs: ClassVar[bool] = False
     """True if it runs subgraphs."""
+
+    infers_itself: ClassVar[bool] = False
+    """True if forward() checks its operands and results itself; else infer() does before every run of forward()."""
 
     items_axis: ClassVar[int | None] = None
     """The batch axis of operands and results of a layer outside this package; None if not declared.

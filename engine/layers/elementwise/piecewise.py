@@ -100,7 +100,6 @@ class PReLU(Layer):
         return TensorSpec(input.shape, float_dtype(input.dtype))
 
     def forward(self, input: Array, weight: Array) -> Array:
-        self._check(input.shape, weight.shape)
         x = widened(input)
         slope = cast(weight, x.dtype).reshape(self.slope_shape(input.shape, weight.shape))
         with np.errstate(all="ignore"):

@@ -111,7 +111,6 @@ class AddCDiv(_Fused):
         return spec
 
     def forward(self, input: Array, tensor1: Array, tensor2: Array, value: Number = 1) -> Array:
-        self.infer(input, tensor1, tensor2)  # type: ignore[arg-type]
         dtype, (x, a, b, factor) = self._operands(input, tensor1, tensor2, value)
         with np.errstate(all="ignore"):
             return cast(np.asarray(x + factor * (a / b)), dtype)

@@ -51,7 +51,6 @@ class Index(Rearrangement):
 
     def forward(self, input: Array, expr: str | Slots) -> Array:
         slots = _slots(expr)
-        _indexed_shape(input.shape, _specs(slots))
         with _placed(input.shape):
             return np.asarray(input[_index(slots)])
 
@@ -92,7 +91,6 @@ class IndexPut(Layer):
 
     def forward(self, input: Array, indices: str | Slots, values: Array | Number) -> Array:
         slots = _slots(indices)
-        _indexed_shape(input.shape, _specs(slots))
         if isinstance(values, np.ndarray):
             check_category(values.dtype, input.dtype)
         dtype = input.dtype if self.reduce is None else working_dtype(input.dtype)

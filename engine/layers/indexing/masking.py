@@ -27,9 +27,6 @@ class MaskedFill(Layer):
         return TensorSpec(broadcast_shapes(input.shape, mask.shape), input.dtype)
 
     def forward(self, input: Array, mask: Array, value: Array | Number) -> Array:
-        check_single(value)
-        check_mask(mask.dtype)
-        broadcast_shapes(input.shape, mask.shape)
         return np.where(mask, cast(value, input.dtype), input)
 
 
@@ -43,7 +40,6 @@ class MaskedScatter(Layer):
         return TensorSpec(broadcast_shapes(input.shape, mask.shape), input.dtype)
 
     def forward(self, input: Array, mask: Array, source: Array) -> Array:
-        self.infer(*(TensorSpec(each.shape, each.dtype) for each in (input, mask, source)))
         table, hits = np.broadcast_arrays(input, mask.astype(np.bool_))
         count = int(np.count_nonzero(hits))
         if source.size < count:
@@ -76,9 +72,7 @@ class Where(Layer):
     ) -> Array | list[Array]:
         if input is None or other is None:
             return NonZeroByAxis().forward(condition)
-        check_mask(condition.dtype)
         dtype = result_type(input, other)
-        broadcast_shapes(condition.shape, np.shape(input), np.shape(other))
         return np.where(condition, cast(input, dtype), cast(other, dtype))
 
 
@@ -91,7 +85,6 @@ class Fill(Rearrangement):
         return input
 
     def forward(self, input: Array, value: Array | Number) -> Array:
-        check_single(value)
         return np.broadcast_to(cast(value, input.dtype), input.shape)
 
 
@@ -107,7 +100,6 @@ class Copy(Rearrangement):
         return input
 
     def forward(self, input: Array, src: Array) -> Array:
-        self.infer(TensorSpec(input.shape, input.dtype), TensorSpec(src.shape, src.dtype))
         return np.broadcast_to(cast(src, input.dtype), input.shape)
 
 
@@ -125,7 +117,6 @@ class Triangle(Rearrangement):
         return input
 
     def forward(self, input: Array) -> Array:
-        self.infer(TensorSpec(input.shape, input.dtype))
         rows, columns = input.shape[-2:]
         lower, nothing = lower_triangle(rows, columns, self.diagonal - self.is_upper), np.zeros((), input.dtype)
         return np.where(lower, nothing, input) if self.is_upper else np.where(lower, input, nothing)

@@ -200,6 +200,5 @@ class Put(Layer):
         return input
 
     def forward(self, input: Array, index: Array, source: Array) -> Array:
-        self.infer(*(TensorSpec(each.shape, each.dtype) for each in (input, index, source)))
         check_positions(index, input.size, -input.size)
         return written(input, index, source.reshape(index.shape), "add" if self.accumulate else None)

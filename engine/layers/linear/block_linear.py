@@ -78,9 +78,6 @@ class BlockLinear(Layer):
         zero_points: Array | None = None,
         bias: Array | None = None,
     ) -> Array:
-        given = [None if each is None else TensorSpec(each.shape, each.dtype) for each in (zero_points, bias)]
-        specs = [TensorSpec(each.shape, each.dtype) for each in (input, weight, scales)]
-        self.infer(*specs, *given)
         working = working_dtype(input.dtype)
         with np.errstate(all="ignore"):
             wide = self.dequantised(weight, scales, zero_points, working)[:, : input.shape[-1]]

@@ -33,8 +33,6 @@ class Embedding(Layer):
         return TensorSpec((*input.shape, weight.shape[1]), weight.dtype)
 
     def forward(self, input: Array, weight: Array) -> Array:
-        _check_table(weight.shape)
-        _check_integers(input.dtype)
         return _rows(weight, input)
 
 
@@ -86,8 +84,6 @@ class EmbeddingBag(Layer):
     def forward(
         self, weight: Array, indices: Array, offsets: Array, per_sample_weights: Array | None = None
     ) -> tuple[Array, ...]:
-        operands = (weight, indices, offsets, *([] if per_sample_weights is None else [per_sample_weights]))
-        self.infer(*[TensorSpec(each.shape, each.dtype) for each in operands])
         bags = self._bags(len(offsets)) or 0
         end = int(offsets[-1]) if self.include_last_offset and len(offsets) else len(indices)
         _check_offsets(offsets, len(indices))

@@ -41,7 +41,6 @@ class Linear(Layer):
         return TensorSpec(shape, promote_types(input.dtype, weight.dtype))
 
     def forward(self, input: Array, weight: Array, bias: Array | None = None) -> Array:
-        self._shape(input.shape, weight.shape, None if bias is None else bias.shape)
         dtype = promote_types(input.dtype, weight.dtype)
         working = working_dtype(dtype)
         shift = None if bias is None else cast(bias, working)

@@ -65,8 +65,6 @@ class Matmul(Layer):
         return TensorSpec(matmul_shape(input.shape, other.shape), promote_types(input.dtype, other.dtype))
 
     def forward(self, input: Array, other: Array) -> Array:
-        check_ranks(input.shape, other.shape, self.ranks)
-        matmul_shape(input.shape, other.shape)
         dtype = promote_types(input.dtype, other.dtype)
         working = working_dtype(dtype)
         with np.errstate(all="ignore"):
@@ -96,7 +94,6 @@ class GroupedMatmul(Layer):
         return TensorSpec((*input.shape[:-1], other.shape[-1]), promote_types(input.dtype, other.dtype))
 
     def forward(self, input: Array, other: Array, ends: Array | None = None) -> Array:
-        self._check(input.shape, other.shape, None if ends is None else ends.shape)
         dtype = promote_types(input.dtype, other.dtype)
         a, b = (cast(each, working_dtype(dtype)) for each in (input, other))
         with np.errstate(all="ignore"):
@@ -152,7 +149,6 @@ class AddMatmul(Layer):
         return TensorSpec(self._shape(input.shape, first.shape, second.shape), dtype)
 
     def forward(self, input: Array, first: Array, second: Array) -> Array:
-        self._shape(input.shape, first.shape, second.shape)
         dtype = promote_types(promote_types(input.dtype, first.dtype), second.dtype)
         term, a, b = (cast(each, working_dtype(dtype)) for each in (input, first, second))
         with np.errstate(all="ignore"):

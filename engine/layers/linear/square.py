@@ -37,7 +37,6 @@ class _OfMatrices(Layer):
         return TensorSpec(input.shape, input.dtype)
 
     def forward(self, input: Array) -> Array:
-        self.infer(TensorSpec(input.shape, input.dtype))
         with np.errstate(all="ignore"):
             return cast(np.asarray(self._computed(cast(input, working_dtype(input.dtype)))), input.dtype)
 

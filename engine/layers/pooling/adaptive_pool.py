@@ -98,7 +98,6 @@ class AdaptiveAvgPool(AdaptivePool):
         return self.pooled(input)
 
     def forward(self, input: Array) -> Array:
-        self.infer(input)
         x = cast(input, working_dtype(input.dtype))
         with np.errstate(all="ignore"):
             for axis, (starts, ends) in self.axes(input):
@@ -129,7 +128,6 @@ class AdaptiveMaxPool(AdaptivePool, WithIndices):
         return (spec, TensorSpec(spec.shape, INDEX))[self.returns]
 
     def forward(self, input: Array) -> Any:
-        self.infer(input)
         x, segments = cast(input, working_dtype(input.dtype)), self.segments(input)
         if self.returns == 0:
             for axis, (starts, ends) in self.axes(input):

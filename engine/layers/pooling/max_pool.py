@@ -74,7 +74,6 @@ class MaxPool(PaddedPool, WithIndices):
         return (spec, TensorSpec(spec.shape, INDEX))[self.returns]
 
     def forward(self, input: Array) -> Any:
-        self.infer(input)
         x = cast(integers(input), working_dtype(input.dtype))
         windows = self.windows_on(x.shape[-self.spatial_rank :])
         if self.returns == 0:

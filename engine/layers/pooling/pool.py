@@ -143,7 +143,6 @@ class AvgPool(PaddedPool):
         return self.pooled(input)
 
     def forward(self, input: Array) -> Array:
-        self.infer(input)
         x = cast(input, working_dtype(input.dtype))
         return cast(self.average(x, self.windows_on(x.shape[-self.spatial_rank :])), input.dtype)
 

@@ -73,7 +73,6 @@ class _QuantisedProduct(Layer):
         weight_q_per_channel_zero_points: Array | None = None,
     ) -> Array:
         given, zeros = as_quantised(input), weight_q_per_channel_zero_points
-        self.infer(given, weight, bias, weight_q_per_channel_scales, zeros)
         distances = weight.astype(np.float64) - _by_channel(zeros, weight.ndim - 1)
         sums = self._product().forward(given.distances, distances)
         # Results of a convolution have spatial axes after the channels, as many as the weight.

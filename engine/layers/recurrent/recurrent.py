@@ -106,8 +106,6 @@ class Recurrent(Layer):
     def _run(
         self, input: Array, states: Sequence[Array | None], lengths: Array | None, weights: Mapping[str, Array]
     ) -> Any:
-        self._check_weights({name: array.shape for name, array in weights.items()})
-        self._check_operands(input.shape, [None if each is None else each.shape for each in (*states, lengths)])
         dtype = float_dtype(input.dtype)
         working = working_dtype(dtype)
         x = self._steps_first(cast(input, working))

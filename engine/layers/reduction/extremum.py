@@ -61,7 +61,6 @@ class ArgExtreme(Layer):
         return TensorSpec(self._shape(input.shape), INT64)
 
     def forward(self, input: Array) -> Array:
-        check_ordered(input.dtype)
         shape = sizes(self._shape(input.shape))
         with np.errstate(all="ignore"):
             wide = cast(input, working_dtype(input.dtype))

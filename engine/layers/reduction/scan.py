@@ -105,7 +105,6 @@ class RunningExtreme(Layer):
         return input, TensorSpec(input.shape, INT64)
 
     def forward(self, input: Array) -> tuple[Array, Array]:
-        self.infer(TensorSpec(input.shape, input.dtype))
         axis = checked_axis(self.dim, input.ndim)
         wide = np.atleast_1d(cast(input, working_dtype(input.dtype)))
         values = np.asarray((np.maximum if self.is_largest else np.minimum).accumulate(wide, axis))
@@ -140,7 +139,6 @@ class Diff(Layer):
 
     def forward(self, input: Array, prepend: Array | None = None, append: Array | None = None) -> Array:
         parts = [each for each in (prepend, input, append) if each is not None]
-        self.infer(TensorSpec(input.shape, input.dtype))
         axis = checked_axis(self.dim, input.ndim)
         joined = Cat(dim=axis).forward(*parts)
         with np.errstate(all="ignore"):

@@ -61,7 +61,6 @@ class DiagonalScatter(Rearrangement):
         return input
 
     def forward(self, input: Array, src: Array) -> Array:
-        self.infer(TensorSpec(input.shape, input.dtype), TensorSpec(src.shape, src.dtype))
         result = input.copy()
         view = self._diagonal.forward(result)
         view.flags.writeable = True  # numpy's diagonals are read-only; this one is of our own copy
@@ -148,7 +147,6 @@ class FillDiagonal(Rearrangement):
         return input
 
     def forward(self, input: Array, fill_value: Number) -> Array:
-        self.infer(TensorSpec(input.shape, input.dtype), fill_value)
         result = input.copy()
         np.fill_diagonal(result, cast(fill_value, input.dtype), self.wrap)
         return result

@@ -227,7 +227,6 @@ class PadSequence(Rearrangement):
         return self._padded_spec(specs) if all(isinstance(each, TensorSpec) for each in specs) else UNKNOWN
 
     def forward(self, sequences: Sequence[Array]) -> Array:
-        self._padded_spec([TensorSpec(each.shape, each.dtype) for each in _items([sequences])])
         longest, first = max(map(len, sequences)), sequences[0]
         shape = len(sequences), longest, *first.shape[1:]
         check_size(shape, first.dtype)

@@ -104,7 +104,6 @@ class OneAxis(_Fourier):
         return TensorSpec(replaced(input.shape, axis, self._transform.length(points)), self._dtype(input.dtype))
 
     def forward(self, input: Array) -> Array:
-        self.infer(TensorSpec(input.shape, input.dtype))
         axis = self._axis(input.shape)
         points = self.n[0] if self.n else None
         return np.asarray(self._transform.compute(self._prepared(input, (axis,)), points, axis, self.norm))

@@ -104,9 +104,6 @@ class Stft(_ShortTime):
         return TensorSpec(shape, dtype) if self.gives_complex else TensorSpec((*shape, 2), real_dtype(dtype))
 
     def forward(self, input: Array, window: Array | None = None) -> Array:
-        self.infer(
-            TensorSpec(input.shape, input.dtype), None if window is None else TensorSpec(window.shape, window.dtype)
-        )
         spectrum = self._spectrum(np.atleast_2d(input), window, self.is_half(input.dtype))
         if self.normalized:
             spectrum = spectrum * real_dtype(spectrum.dtype).type(1 / math.sqrt(self.n_fft))
@@ -137,9 +134,6 @@ class Istft(_ShortTime):
         return TensorSpec((*input.shape[:-2], self._signal_length(input.shape[-1], self.length)), dtype)
 
     def forward(self, input: Array, window: Array | None = None) -> Array:
-        self.infer(
-            TensorSpec(input.shape, input.dtype), None if window is None else TensorSpec(window.shape, window.dtype)
-        )
         scaled = input * real_dtype(input.dtype).type(math.sqrt(self.n_fft)) if self.normalized else input
         signals = self._signals(scaled.reshape(-1, *input.shape[-2:]), window, not self.return_complex, self.length)
         return signals.reshape(*input.shape[:-2], signals.shape[-1])

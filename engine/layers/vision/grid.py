@@ -66,7 +66,6 @@ class GridSample(Layer):
         return TensorSpec((*spec.shape[:2], *places.shape[1:-1]), spec.dtype)
 
     def forward(self, input: Array, grid: Array) -> Array:
-        self.infer(input, grid)
         x, places = widened(input), widened(grid)
         with np.errstate(all="ignore"):
             # The grid's last coordinate belongs to the image's first axis.

@@ -50,7 +50,6 @@ class NonMaximumSuppression(Layer):
         return TensorSpec((None,), np.dtype(np.int64))
 
     def forward(self, dets: Array, scores: Array) -> Array:
-        self.infer(dets, scores)
         boxes = widened(dets)
         with np.errstate(all="ignore"):
             areas = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])

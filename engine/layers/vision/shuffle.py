@@ -40,7 +40,6 @@ class PixelShuffle(Rearrangement):
         return TensorSpec((*lead, channels, product((h, r)), product((w, r))), spec.dtype)
 
     def forward(self, input: Array) -> Array:
-        self.infer(input)
         *lead, c, h, w = input.shape
         r = self.upscale_factor
         if self.block_first:
@@ -78,7 +77,6 @@ class PixelUnshuffle(Rearrangement):
         return TensorSpec((*lead, product((c, r * r)), divided(h, r, "height"), divided(w, r, "width")), spec.dtype)
 
     def forward(self, input: Array) -> Array:
-        self.infer(input)
         *lead, c, h, w = input.shape
         r = self.downscale_factor
         blocks = input.reshape(*lead, c, h // r, r, w // r, r)
@@ -111,7 +109,6 @@ class ChannelShuffle(Rearrangement):
         return spec
 
     def forward(self, input: Array) -> Array:
-        self.infer(input)
         n, c, *sizes = input.shape
         return input.reshape(n, self.groups, c // self.groups, *sizes).swapaxes(1, 2).reshape(input.shape)
 

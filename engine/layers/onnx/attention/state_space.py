@@ -66,7 +66,6 @@ class LinearAttention(Layer):
         decay: Array | None = None,
         beta: Array | None = None,
     ) -> Any:
-        self.infer(*(TensorSpec(each.shape, each.dtype) for each in (query, key, value)))
         q = self._heads(query, self.q_num_heads)
         k, v = (self._heads(each, self.kv_num_heads) for each in (key, value))
         state = np.zeros((len(query), self.kv_num_heads, q.shape[-1], v.shape[-1]), q.dtype)

@@ -103,7 +103,6 @@ class StringNormalizer(Layer):
         return TensorSpec((*input.shape[:-1], None), STRING)
 
     def forward(self, input: Array) -> Array:
-        self.infer(TensorSpec(input.shape, input.dtype))
         words = [str(each) for each in _texts(input, "input").flat]
         if self.is_case_sensitive:
             kept = [each for each in words if each not in self.stopwords]

@@ -36,7 +36,6 @@ class PairProbabilities(Layer):
         return TensorSpec((wins.shape[0], self.classes), _FLOAT32)
 
     def forward(self, wins: Array) -> Array:
-        _check_pairs(wins.shape, self.classes)
         shape = (len(wins), self.classes, self.classes)
         check_scratch(shape, np.dtype(np.float64), wins.nbytes, "the table of pairs")
         with np.errstate(all="ignore"):

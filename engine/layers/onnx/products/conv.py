@@ -102,7 +102,6 @@ class ConvInteger(Windowed):
         w_zero_point: Array | Number | None = 0,
         bias: Array | None = None,
     ) -> Array:
-        self.infer(TensorSpec(input.shape, input.dtype), TensorSpec(weight.shape, weight.dtype))
         x = distances(input, x_zero_point, "x_zero_point")
         w = distances(weight, w_zero_point, "w_zero_point", 0)
         # float64 represents all sums exactly, and its products are faster than those of int64.

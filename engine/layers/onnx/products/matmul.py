@@ -42,7 +42,6 @@ class MatMulInteger(Layer):
         a_zero_point: Array | Number | None = 0,
         b_zero_point: Array | Number | None = 0,
     ) -> Array:
-        self.infer(TensorSpec(a.shape, a.dtype), TensorSpec(b.shape, b.dtype))
         left = centred_rows(a, a_zero_point, "a_zero_point")
         right = centred_columns(b, b_zero_point, "b_zero_point")
         sums = cast(exact_product(left, right), _INT32)

@@ -47,7 +47,6 @@ class NonMaxSuppression(Layer):
         score_threshold: Any = None,
     ) -> Array:
         scores = scores if isinstance(scores, np.ndarray) else np.full((1, 1, 1), scores, boxes.dtype)
-        self.infer(TensorSpec(boxes.shape, boxes.dtype), TensorSpec(scores.shape, scores.dtype))
         fits = boxes.shape[0] == scores.shape[0] and boxes.shape[1] == scores.shape[2]
         check_fits(fits, "scores", scores.shape, f"[{boxes.shape[0]}, C, {boxes.shape[1]}]")
         most = int(real_number(max_output_boxes_per_class, 0, "max_output_boxes_per_class"))

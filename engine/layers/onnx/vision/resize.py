@@ -127,7 +127,6 @@ class Resize(Layer):
         return TensorSpec(tuple(shape), spec.dtype)
 
     def forward(self, input: Array, roi: Any = None, scales: Any = None, sizes: Any = None) -> Array:
-        self._tensor(input)
         wanted = self._targets(input.ndim, roi, scales, sizes)
         if wanted is None:
             raise ShapeError("neither scales nor sizes are there", found="UNKNOWN")
