@@ -21,7 +21,7 @@ WIDTHS: Final = (2, 4, 8)
 """Bits that a code may have."""
 
 
-@register("engine.BlockLinear")
+@register("engine.BlockLinear", flags={"zero_points": ("zero_points",), "bias": ("bias",)})
 class BlockLinear(Layer):
     """x @ w.T + bias, where w = (code - zero_point) * scale with a scale and a zero point for each block of a row.
 
@@ -37,6 +37,7 @@ class BlockLinear(Layer):
     Parameters:
         bits: of a code: 2, 4 or 8.
         block_size: input features of a block.
+        zero_points, bias: True if these tensors are stored with the operator.
     Source:
         com.microsoft.MatMulNBits; without zero points they are 2 ** (bits - 1).
     """

@@ -53,7 +53,8 @@ def block_linears(x: Tensor) -> str:
     for number, (_, _, bits, size) in enumerate(BLOCKS.values()):
         own = {key.partition(".")[2]: each for key, each in attributes.items() if key.startswith(f"op{number}.")}
         noted = " ".join(f"@{key}=({','.join(map(str, each.shape))}){codes[each.dtype.name]}" for key, each in own.items())
-        rows.append(f"engine.BlockLinear x -> y{number} bits={bits} block_size={size} {noted}")
+        flags = " ".join(f"{key}={key in own}" for key in ("zero_points", "bias"))
+        rows.append(f"engine.BlockLinear x -> y{number} bits={bits} block_size={size} {flags} {noted}")
     return written({"x": x}, *rows)
 
 

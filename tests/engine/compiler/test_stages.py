@@ -20,7 +20,7 @@ BOOL, INT64 = np.dtype(np.bool_), np.dtype(np.int64)
 
 
 def linear(name: str, source: str, target: str, features: int) -> Operator:
-    weight = RANDOM.standard_normal((features, features)).astype(np.float32)
+    weight = (RANDOM.standard_normal((features, features)) / np.sqrt(features)).astype(np.float32)
     given = {"in_features": features, "out_features": features, "bias": False, "weight": weight}
     return op("nn.Linear", name, source, target, **given)
 

@@ -39,7 +39,15 @@ def matmul_n_bits(node: Node) -> Value | None:
         stored["zero_points"] = codes_of(zeros, bits)[:, :blocks] if is_packed else zeros
     if bias is not None:
         stored["bias"] = bias
-    return node.make("engine.BlockLinear", node.input(0), weights=stored, bits=bits, block_size=block)
+    return node.make(
+        "engine.BlockLinear",
+        node.input(0),
+        weights=stored,
+        bits=bits,
+        block_size=block,
+        zero_points=zeros is not None,
+        bias=bias is not None,
+    )
 
 
 @translates("QGemm", domain=MICROSOFT)
