@@ -111,20 +111,11 @@ class ByteImage:
             words = channels_last((n, count, *inner), border)
             self._fill(words, 1)
             return words
-        top, left, bottom, right = border
-        *planes, height, width = inner if len(inner) > 1 else (1, *inner)
-        rows, columns = (height + top + bottom, width + left + right)
-        sizes = (rows, columns) if len(inner) > 1 else (columns,)
-        whole = channels_last((n, count, *sizes))
-        down, across = slice(top, top + height), slice(left, left + width)
-        edges: list[tuple[slice, ...]] = [(slice(None), slice(0, left)), (slice(None), slice(left + width, None))]
-        if len(inner) > 1:
-            edges += [(slice(0, top), across), (slice(top + height, None), across)]
-        else:
-            edges = [(each,) for _, each in edges]
-        for place in edges:
-            self._surround(derived(whole, whole.meta[:, :, *place]))
-        words = derived(whole, whole.meta[:, :, *((down, across) if len(inner) > 1 else (across,))])
+        ends = [*zip(border[:2], border[2:], strict=True)][-len(inner) :]
+        whole = channels_last((n, count, *(sum(each) + size for each, size in zip(ends, inner, strict=True))))
+        self._fill_with_zero_points(whole)
+        inside = [slice(before, before + size) for (before, _), size in zip(ends, inner, strict=True)]
+        words = derived(whole, whole.meta[:, :, *inside])
         self._fill(words, 1)
         return words
 
@@ -200,10 +191,8 @@ class ByteImage:
             tree = apply("sub", Operand(0), _number(self.zero.value, operands))
         self._map(target, tree, operands, "float")
 
-    def _surround(self, words: View) -> None:
-        """Add the step that stores the zero point in a part of the border."""
-        if not words.meta.size:
-            return
+    def _fill_with_zero_points(self, words: View) -> None:
+        """Add the step that stores the zero point everywhere."""
         shape = (words.shape[0], 4 * words.shape[1], *words.shape[2:])
         target = derived(words, parts_of(words, shape, 1, ARITHMETIC["int8"].image))
         operands: list[View] = []
