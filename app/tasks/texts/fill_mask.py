@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 from pydantic import Field
 
 from app.errors import InputMismatchError
-from app.schema import Body, Positive, Section
+from app.memory.reservation import charge, check
+from app.schema import Body, Section
 from app.tasks.probabilities import activate
 from app.tasks.task import Outputs, Prediction, TaskContext, TextTask, rounded
 from app.text.text import Encoding
+
+# Memory of a predicted token.
+_WORD_BYTES: Final = 500
 
 
 class FillMaskConfig(Section):
@@ -19,7 +24,7 @@ class FillMaskConfig(Section):
 
     output: str | None = Field(default=None, description="Output with scores, (N, L, vocabulary); default: the first.")
     mask: str = Field(default="[MASK]", description="Token that stands for the unknown word, as [MASK] or <mask>.")
-    top_k: Positive = Field(default=5, description="Number of tokens returned, most probable first.")
+    top_k: int = Field(default=5, ge=1, le=1_000, description="Number of tokens returned, most probable first.")
 
 
 class TokenBody(Body):
@@ -56,6 +61,8 @@ class FillMaskTask(TextTask[FillMaskConfig]):
                 raise InputMismatchError(f"the text: found no {options.mask}, expected one where a word is unknown")
             predictions.append([])
             for number, at in enumerate(masks):
+                check()
+                charge(_WORD_BYTES * options.top_k)
                 probabilities = activate(rows[at][None].astype(np.float64), "softmax")[0]
                 for index in np.argsort(-probabilities, kind="stable")[: options.top_k]:
                     word = {"mask": number, "token": self._context.token(int(index)), "index": int(index)}

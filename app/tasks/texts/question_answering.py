@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from app.errors import ConfigError, InputMismatchError
+from app.memory.reservation import check
 from app.schema import Body, Positive, Section
 from app.tasks.probabilities import activate
 from app.tasks.task import Outputs, Prediction, TaskContext, TextTask, rounded
@@ -75,6 +76,7 @@ def _answers(
     )
     if not inside.any():
         return []
+    check()
     found = [
         (starts[first] * ends[last], first, last)
         for first in np.flatnonzero(inside).tolist()

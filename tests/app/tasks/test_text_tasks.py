@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -104,6 +105,16 @@ def test_words_for_masks_are_those_of_transformers(texts: Client) -> None:
         known = [(number, each["token"], each["score"]) for number, mask in enumerate(masks) for each in mask]
         assert [(each["mask"], each["index"]) for each in one] == [(number, index) for number, index, _ in known]
         np.testing.assert_allclose([each["probability"] for each in one], [score for *_, score in known], 1e-3)
+
+
+def test_tokens_for_masks_are_limited_in_number_and_memory(tmp_path: Path) -> None:
+    write_text_model(tmp_path, "fill-mask")
+    with serving(tmp_path, max_bytes_in_flight=2_000_000) as client:
+        many = client.post("/infer", json={"text": "[MASK]", "parameters": {"top_k": 1001}})
+        assert (many.status_code, many.json()["error"]["message"]) == (400, "top_k: expected at most 1000, found 1001")
+        large = client.post("/infer", json={"text": ["[MASK] [MASK]"] * 4, "parameters": {"top_k": 1000}})
+        assert large.status_code == 413, large.text
+        assert client.post("/infer", json={"text": "[MASK]", "parameters": {"top_k": 1000}}).status_code == 200
 
 
 def test_token_ids_answer_as_their_text(texts: Client) -> None:
