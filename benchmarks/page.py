@@ -61,6 +61,12 @@ SECTIONS: Final[dict[str, tuple[str, str]]] = {
         "dynamic. In bf16, onnxruntime computes in float32. A ratio is the faster rival's time divided by ours, "
         "fastest runs.",
     ),
+    "block_products": (
+        "Weights of 4 and 8 bits",
+        "Linear layers with weights in blocks (`MatMulNBits`) and one row of input; weights come from memory. The roof "
+        "is the rate at which memory is read, without arithmetic. A ratio is onnxruntime's time divided by ours. The "
+        "decoder step is one token through 8 transformer layers of width 768 and a head of 16,384 words.",
+    ),
     "texts": (
         "Embeddings of texts",
         "MiniLM-L6 over HTTP against other servers, and against engines without a server. A ratio is our texts per "
@@ -123,6 +129,7 @@ COMMANDS: Final[dict[str, tuple[str, ...]]] = {
     "formats": ("formats --save formats",),
     "classical": ("classical_models --save classical",),
     "quantised": ("quantised_models --save quantised",),
+    "block_products": ("block_products --save block_products",),
     "texts": ("texts --model {raw}/minilm --save texts",),
     "loadgen": ("texts.loadgen --model {raw}/minilm --save loadgen",),
     "servers": ("servers --folder {raw}/servers --save servers",),
