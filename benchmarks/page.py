@@ -67,6 +67,19 @@ SECTIONS: Final[dict[str, tuple[str, str]]] = {
         "is the rate at which memory is read, without arithmetic. A ratio is onnxruntime's time divided by ours. The "
         "decoder step is one token through 8 transformer layers of width 768 and a head of 16,384 words.",
     ),
+    "int8": (
+        "Int8 networks of each engine's own quantiser",
+        "Each engine quantised the float32 network with its own tool on the same samples: `pnnx-serve quantize` "
+        "without a budget, onnxruntime's static quantiser (QDQ form, one weight scale a channel) and OpenVINO's NNCF. "
+        "OpenVINO runs with bfloat16 for what stays float, its default, and with float32; the faster counts. `best "
+        "rival` and `float32` are that time divided by ours in int8, fastest runs. *Keeps* is the share of the float32 "
+        "answer's energy that is kept; the weights are random, which exaggerates the loss.",
+    ),
+    "int8_accuracy": (
+        "Accuracy of int8 networks",
+        "Real weights and real data, quantised with the default budget, measured on data of neither training nor "
+        "calibration.",
+    ),
     "texts": (
         "Embeddings of texts",
         "MiniLM-L6 over HTTP against other servers, and against engines without a server. A ratio is our texts per "
@@ -130,6 +143,8 @@ COMMANDS: Final[dict[str, tuple[str, ...]]] = {
     "classical": ("classical_models --save classical",),
     "quantised": ("quantised_models --save quantised",),
     "block_products": ("block_products --save block_products",),
+    "int8": ("int8_models --save int8",),
+    "int8_accuracy": ("int8_accuracy --packages {raw}/wheels --save int8_accuracy",),
     "texts": ("texts --model {raw}/minilm --save texts",),
     "loadgen": ("texts.loadgen --model {raw}/minilm --save loadgen",),
     "servers": ("servers --folder {raw}/servers --save servers",),

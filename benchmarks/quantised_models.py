@@ -46,14 +46,14 @@ class Samples:
     """Inputs for onnxruntime's calibration: the benchmark's distribution, other seeds."""
 
     def __init__(self, name: str, network: Network) -> None:
-        self._feeds = iter([{name: each} for each in _samples(network)])
+        self._feeds = iter([{name: each} for each in calibration_inputs(network)])
 
     def get_next(self) -> dict[str, Array] | None:
         """Return the next sample; None after the last."""
         return next(self._feeds, None)
 
 
-def _samples(network: Network) -> Iterator[Array]:
+def calibration_inputs(network: Network) -> Iterator[Array]:
     for seed in range(SAMPLES):
         random = np.random.default_rng(seed)
         if network.vocabulary:
@@ -106,7 +106,7 @@ def measure(network: Network, kind: str, folder: Path, seconds: float) -> dict[s
         except Exception as error:  # of whichever library
             failures[name] = f"{type(error).__name__}: {error}".splitlines()[0]
     expected = [np.array(each) for each in runs["onnxruntime"](inputs)]
-    kept = {name: _kept(run(inputs), expected) for name, run in runs.items()}
+    kept = {name: kept_share(run(inputs), expected) for name, run in runs.items()}
     if kept[OURS] < AGREEMENT:
         raise RivalError(f"our answer keeps {kept[OURS]:.2%} of onnxruntime's")
     times = take_turns({name: partial(run, inputs) for name, run in runs.items()}, seconds, lambda *_: None)
@@ -121,7 +121,7 @@ def _rival(name: str, path: Path, kind: str) -> Run:
     return load(name, path, {"onnx": str(path)}, 1)[1]
 
 
-def _kept(found: Sequence[Any], expected: Sequence[Any]) -> float:
+def kept_share(found: Sequence[Any], expected: Sequence[Any]) -> float:
     """Return the share of the answers' energy that another answer keeps."""
     pairs = [(np.asarray(a, np.float64), np.asarray(b, np.float64)) for a, b in zip(found, expected, strict=True)]
     return float(1 - sum(((a - b) ** 2).sum() for a, b in pairs) / max(sum((b**2).sum() for _, b in pairs), 1e-30))

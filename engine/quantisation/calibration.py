@@ -32,11 +32,13 @@ class Calibration:
     Args:
         affines: scale and zero point of every operand that a layer reads.
         operands: recorded values of the layers' operands, a mapping a run; all runs have the same shapes.
+        recorded: indices of the samples of these runs; their outputs are recorded, too.
         outputs: outputs of the network for the first samples.
     """
 
     affines: Mapping[str, Affine]
     operands: tuple[Mapping[str, Array], ...]
+    recorded: tuple[int, ...]
     outputs: tuple[tuple[Array, ...], ...]
 
 
@@ -65,6 +67,7 @@ def calibrate(
     made = [name for name in dict.fromkeys(layer.output for layer in layers) if name not in read]
     histograms = {name: Histogram(name) for name in read}
     operands: list[dict[str, Array]] = []
+    recorded: list[int] = []
     outputs: list[tuple[Array, ...]] = []
     tapped = graph.rebuilt(_with_outputs(graph.source, (*read, *made)))
     with prepared(tapped, threads) as session:
@@ -78,10 +81,11 @@ def calibrate(
                 histograms[name].add(found[name])
             if len(outputs) < EVALUATED:
                 outputs.append(tuple(values[:own]))
-            if len(operands) < _RECORDED and (not operands or _same_shapes(operands[0], found)):
+            if index < EVALUATED and len(operands) < _RECORDED and _same_shapes([*operands, found][0], found):
                 operands.append(found)
+                recorded.append(index)
     affines = {name: histogram.affine() for name, histogram in histograms.items()}
-    return Calibration(affines=affines, operands=tuple(operands), outputs=tuple(outputs))
+    return Calibration(affines=affines, operands=tuple(operands), recorded=tuple(recorded), outputs=tuple(outputs))
 
 
 def prepared(graph: RuntimeGraph, threads: int | None) -> closing[Session]:

@@ -30,12 +30,16 @@ class LayerCost(NamedTuple):
         float_us, int8_us: time of its kernels, and that in fewer bits; the kernel before rounds an int8 layer's input.
         noise: energy of its error in fewer bits relative to the energy of its output, after the correction.
         correction: mean error of each output channel, to be added to the bias.
+        errors: error of its output in each recorded run, after the correction.
+        loss: share of the outputs' energy that the network loses if only this layer is quantised.
     """
 
     float_us: float
     int8_us: float
     noise: float
     correction: Array
+    errors: tuple[Array, ...] = ()
+    loss: float = 0.0
 
     @property
     def gain_us(self) -> float:
@@ -72,10 +76,11 @@ def measure_layers(
         results = [second.run(each) for each in inputs]
     costs = []
     for index, layer in enumerate(layers):
-        float_us, int8_us = (float(np.median([row[f"{index}"] for row in rows])) for rows in times)
+        float_us, int8_us = (min(row[f"{index}"] for row in rows) for rows in times)
         expected = [each[layer.output] for each in calibration.operands]
-        noise, correction = _error(layer, [each[index] for each in results], expected, corrects=scheme.corrects)
-        costs.append(LayerCost(float_us, int8_us, noise, correction))
+        errors = [each[index] - right for each, right in zip(results, expected, strict=True)]
+        noise, correction = _error(layer, errors, expected, corrects=scheme.corrects)
+        costs.append(LayerCost(float_us, int8_us, noise, correction, _corrected(layer, errors, correction), noise))
     return costs
 
 
@@ -109,15 +114,26 @@ def _times(session: Session, inputs: Sequence[Array]) -> Mapping[str, float]:
 
 
 def _error(
-    layer: QuantisableLayer, results: Sequence[Array], expected: Sequence[Array], *, corrects: bool
+    layer: QuantisableLayer, errors: Sequence[Array], expected: Sequence[Array], *, corrects: bool
 ) -> tuple[float, Array]:
     """Return the relative energy of the error, and the mean error of each output channel that is corrected."""
-    channels = 1 if layer.convolution is not None else -1
     differences = np.concatenate(
-        [np.moveaxis(right.astype(np.float64) - y, channels, 0).reshape(len(layer.weight), -1)
-         for y, right in zip(results, expected, strict=True)], axis=1
-    )  # fmt: skip
-    means = differences.mean(1) * corrects
+        [np.moveaxis(each.astype(np.float64), _channels(layer), 0).reshape(len(layer.weight), -1) for each in errors],
+        axis=1,
+    )
+    means = -differences.mean(1) * corrects
     energy = sum(float(np.square(each.astype(np.float64)).sum()) for each in expected)
-    noise = float(np.square(differences - means[:, None]).sum())
+    noise = float(np.square(differences + means[:, None]).sum())
     return (noise / energy if energy else 0.0), means.astype(np.float32)
+
+
+def _corrected(layer: QuantisableLayer, errors: Sequence[Array], correction: Array) -> tuple[Array, ...]:
+    """Return the errors that remain when the correction is added to each output channel."""
+    shape = [1] * errors[0].ndim
+    shape[_channels(layer)] = len(correction)
+    return tuple(each + correction.reshape(shape) for each in errors)
+
+
+def _channels(layer: QuantisableLayer) -> int:
+    """Return the axis of a layer's output channels."""
+    return 1 if layer.convolution is not None else -1

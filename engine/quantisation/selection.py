@@ -19,6 +19,7 @@ from engine.quantisation.calibration import Calibration, agreement, calibrate, p
 from engine.quantisation.layers import QuantisableLayer, find_layers
 from engine.quantisation.measurement import LayerCost, measure_layers
 from engine.quantisation.schemes import BlockWeights, Int8, Scheme
+from engine.quantisation.sensitivity import output_losses
 from engine.tensor import Array
 
 # Passes that change what a layer computes; the others run again whenever the result is loaded.
@@ -52,9 +53,10 @@ class LayerReport:
         precision: that of the quantised layers, or ``float32``.
         float_us, int8_us: time of the layer alone in float32, and quantised, in µs.
         sqnr_db: energy of its output, without samples of its weights, relative to that of the error, in dB.
-        share: its share of the sum of all layers' relative errors.
+        share: its share of the sum of what each layer alone makes the network's outputs lose; of the layers' relative
+            errors where nothing is to be kept or there are no samples.
         restore_us: time that a run would take longer if this layer were float32 again; 0 for a float32 layer.
-        restore_share: share of the sum of the quantised layers' errors that would vanish then; 0 for a float32 layer.
+        restore_share: share of that sum over the quantised layers that would vanish then; 0 for a float32 layer.
         saved_bytes: bytes by which its weights are smaller if quantised.
         reason: why it stays in float32; empty for a quantised layer.
     """
@@ -169,6 +171,11 @@ def quantise(
     costs = measure_layers(layers, calibration, scheme, threads)
     if is_made_up and isinstance(scheme, BlockWeights):
         costs = [each._replace(noise=scheme.weight_noise(layer)) for layer, each in zip(layers, costs, strict=True)]
+    if keep and not is_made_up:
+        errors = [each.errors for each in costs]
+        losses = output_losses(folded, layers, errors, calibration, given, threads, progress)
+        costs = [each._replace(loss=loss) for each, loss in zip(costs, losses, strict=True)]
+    costs = [each._replace(errors=()) for each in costs]
     search = _Search(folded, layers, costs, calibration, scheme, given, threads, progress)
     chosen, kept = search.best(0.0 if is_made_up else keep)
     model = search.assembled(chosen) if chosen else folded
@@ -229,9 +236,11 @@ class _Search:
         """Return the indices of the layers to quantise and the share of the outputs' energy that is kept."""
         costs = self._costs
         candidates = _candidates(self._layers, costs, self._scheme)
-        candidates.sort(key=lambda k: costs[k].noise / max(costs[k].gain_us, _LEAST_GAIN_US))
+        candidates.sort(key=lambda k: costs[k].loss / max(costs[k].gain_us, _LEAST_GAIN_US))
         low, high, kept = 0, len(candidates), 1.0
-        count = high  # tried first: mostly all candidates fit
+        # Losses of layers add up, so about as many fit as have the budget as their sum.
+        sums = np.cumsum([costs[k].loss for k in candidates])
+        count = high if not keep else max(1, int(np.searchsorted(sums, 1 - keep, side="right")))
         while low < high:
             found = self._kept(candidates[:count])
             if found >= keep:
@@ -296,8 +305,8 @@ def _reports(
     scheme: Scheme,
 ) -> list[LayerReport]:
     types = {op.name: op.type for op in graph.operators}
-    total = sum(cost.noise for cost in costs) or 1.0
-    present = sum(costs[k].noise for k in chosen) or 1.0
+    total = sum(cost.loss for cost in costs) or 1.0
+    present = sum(costs[k].loss for k in chosen) or 1.0
     candidates = set(_candidates(layers, costs, scheme))
     reports = []
     for index, (layer, cost) in enumerate(zip(layers, costs, strict=True)):
@@ -310,9 +319,9 @@ def _reports(
                 float_us=cost.float_us,
                 int8_us=cost.int8_us,
                 sqnr_db=float(-10 * np.log10(cost.noise)) if cost.noise else float("inf"),
-                share=cost.noise / total,
+                share=cost.loss / total,
                 restore_us=cost.gain_us if is_chosen else 0.0,
-                restore_share=cost.noise / present if is_chosen else 0.0,
+                restore_share=cost.loss / present if is_chosen else 0.0,
                 saved_bytes=scheme.saved_bytes(layer),
                 reason="" if is_chosen else "error" if index in candidates else "not faster",
             )
