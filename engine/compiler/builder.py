@@ -28,7 +28,7 @@ from engine.compiler.runtime.program import ConstantValues, Origin, Program
 from engine.compiler.subgraphs import CompileSubgraph, Subgraphs, subgraphs_of
 from engine.compiler.weights import with_own_weights
 from engine.defects import report_defect
-from engine.errors import CompileError, EngineError
+from engine.errors import CompileError, EngineError, RunCancelledError
 from engine.graph import RuntimeGraph, RuntimeOperator
 from engine.graph.feedback import whole_inputs
 from engine.graph.port import Port
@@ -186,7 +186,17 @@ class Builder:
         operators = {
             op.name: self.subgraphs.compiled(op) for op in graph.operators if op.name in template.executable.calls
         }
-        return GraphParts(graph, operators)
+        return GraphParts(graph, operators, self._known_for_all_sizes(graph))
+
+    def _known_for_all_sizes(self, graph: RuntimeGraph) -> Mapping[str, object]:
+        """Return the values of operands that no run and no size changes."""
+        specs = [each.spec for each in graph.inputs if each.spec is not None]
+        try:
+            return self._pipeline.known_values(graph, specs) if len(specs) == len(graph.inputs) else {}
+        except RunCancelledError:
+            raise
+        except EngineError:  # an operator needs to know sizes
+            return {}
 
     def release_template(self, program: Program) -> None:
         """Forget the template of a program."""
@@ -207,7 +217,8 @@ class Builder:
             loaded.program = self._without_numbers(loaded)
         program = loaded.program.bound(numbers)
         if loaded.parts is not None:
-            known = ConstantValues(partial(self._pipeline.known_values, loaded.parts.graph, specs))
+            compute = partial(self._pipeline.known_values, loaded.parts.graph, specs)
+            known = ConstantValues(loaded.parts.known, compute)
             program = replace(program, known=known)
         if not loaded.is_checked:  # all other sizes pass the template's own checks
             self._check(program.executable, specs)

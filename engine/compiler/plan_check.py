@@ -74,8 +74,9 @@ def open_bounds(plan: Executable, numbers: Sequence[int], inputs: Sequence[Tenso
     for region in (each for each in regions if each.is_whole_output):
         shape, strides = ([numbers[each] for each in row] for row in (region.shape, region.strides))
         dense = named_dtype(region.dtype).itemsize
+        is_empty = _is_empty(shape)
         for size, stride in zip(reversed(shape), reversed(strides), strict=True):
-            if not is_same(size, 1):
+            if not (is_empty or is_same(size, 1)):
                 found += [stride - dense, dense - stride]
             dense *= size
         found.append(-numbers[offset_of(region.address)])
@@ -86,6 +87,9 @@ def open_bounds(plan: Executable, numbers: Sequence[int], inputs: Sequence[Tenso
             found += [numbers[number], sizes.get(block, -1) - numbers[number]]
     for region in (*regions, *(each for call in calls for each in (*call.inputs, *call.outputs) if each is not None)):
         first = last = numbers[offset_of(region.address)]
+        if _is_empty([numbers[each] for each in region.shape]):
+            found += [first, sizes.get(block_in(region.address), -1) - last]
+            continue
         for size, stride in zip(region.shape, region.strides, strict=True):
             reach = (numbers[size] - 1) * numbers[stride]
             is_backward = hint(numbers[stride]) < 0
@@ -96,6 +100,11 @@ def open_bounds(plan: Executable, numbers: Sequence[int], inputs: Sequence[Tenso
         raise CompileError("a plan does not stay inside its memory")
     distinct = {terms_of(each): each for each in found}.values()
     return [each for each in distinct if is_symbolic(each) and not is_at_most(0, each)]
+
+
+def _is_empty(shape: Sequence[int]) -> bool:
+    """Return whether a tensor has no elements for any sizes."""
+    return any(is_same(size, 0) for size in shape)
 
 
 def check_output_shapes(plan: Executable, shapes: Mapping[int, tuple[int, ...]]) -> None:

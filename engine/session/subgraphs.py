@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
@@ -21,8 +21,13 @@ from engine.errors import (
 )
 from engine.graph import RuntimeGraph
 from engine.graph.building.subgraphs import Subgraph
+from engine.limits import check_size
 from engine.tensor import Array, TensorSpec
 
+if TYPE_CHECKING:
+    from engine.compiler.runtime.program import Program
+
+_BYTE: Final = np.dtype(np.uint8)
 # Number of input shapes whose inferred results are kept.
 _MAX_KNOWN: Final = 64
 
@@ -46,6 +51,9 @@ class Runner(Protocol):
 
     def prepare_dynamic(self, graph: RuntimeGraph) -> None:
         """Compile for all sizes before the first run."""
+
+    def program(self, graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> Program | None:
+        """Return the program that would run inputs of these shapes, if there is one."""
 
     def annotate(self, graph: RuntimeGraph, specs: None, description: dict[str, Any]) -> None:
         """Add the kernels of a graph's operators to its description."""
@@ -110,7 +118,7 @@ class CompiledSubgraph:
         is_compilable = self._is_compilable.get(key)
         if is_compilable is None:
             specs = [TensorSpec(each.shape, each.dtype) for each in arrays]
-            if not all(isinstance(each, TensorSpec) for each in self._subgraph.infer(specs)):
+            if not self._returns_tensors(specs):
                 results = self._subgraph.run(arrays)  # unknown before a run whether its results are tensors
                 self._remember(key, all(type(each) is np.ndarray for each in results))
                 return results
@@ -132,6 +140,20 @@ class CompiledSubgraph:
             return [*compiled]
         self._remember(key, False)
         return self._subgraph.run(arrays)
+
+    def _returns_tensors(self, specs: Sequence[TensorSpec]) -> bool:
+        """Return whether all results are tensors, as far as is known before a run.
+
+        Inference takes milliseconds for each new size; if a program is valid for it, its sizes are known at once.
+
+        Raises:
+            EngineError: the subgraph does not accept these sizes, or they exceed the memory.
+        """
+        program = self._runner.program(self._graph, specs)
+        if program is None or not program.makes_all_outputs:
+            return all(isinstance(each, TensorSpec) for each in self._subgraph.infer(specs))
+        check_size((program.arena_bytes + program.output_bytes,), _BYTE)
+        return True
 
     def _remember(self, key: Any, is_compilable: bool) -> None:
         with self._lock:

@@ -92,10 +92,12 @@ class GraphParts:
 
     Args:
         operators: operators that run on the reference, by name.
+        known: values of operands that are the same in all runs of all sizes, by name.
     """
 
     graph: RuntimeGraph
     operators: Mapping[str, RuntimeOperator]
+    known: Mapping[str, object]
 
 
 @dataclass(slots=True)

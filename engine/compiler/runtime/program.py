@@ -41,13 +41,15 @@ class KernelOutput(NamedTuple):
 
 
 class ConstantValues(Mapping[str, object]):
-    """Values of operands that no run changes, by name; computed on first access.
+    """Values of operands that no run changes, by name; those that depend on sizes are computed on first access.
 
     Args:
-        compute: returns all of them.
+        fixed: values for all sizes.
+        compute: returns all values.
     """
 
-    def __init__(self, compute: Callable[[], Mapping[str, object]]) -> None:
+    def __init__(self, fixed: Mapping[str, object], compute: Callable[[], Mapping[str, object]]) -> None:
+        self._fixed = fixed
         self._compute = compute
 
     @cached_property
@@ -55,7 +57,7 @@ class ConstantValues(Mapping[str, object]):
         return self._compute()
 
     def __getitem__(self, name: str) -> object:
-        return self._values[name]
+        return self._fixed[name] if name in self._fixed else self._values[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)

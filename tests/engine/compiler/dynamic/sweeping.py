@@ -52,8 +52,8 @@ TRIES: Final = 80
 TOLERANCE: Final = 1e-4
 """Of the largest element of an output."""
 REFUSALS = ("no operator of the graph has a kernel", "too many axes for machine code")
-_LEFT_OUT = ("randomness", "attention-sdpa_extremes")
-"""Samples whose answers differ from run to run, or are decided by the last digit of a sum."""
+_LEFT_OUT = ("randomness", "attention-sdpa_extremes", "test_reduce_prod_default_axes_keepdims_random")
+"""Samples whose answers differ from run to run, or depend on the order: a sum's last digit, a product's overflow."""
 
 
 @dataclass(kw_only=True)
@@ -326,7 +326,7 @@ def _onnx_graphs(folder: Path) -> Iterator[tuple[str, Load]]:
         return engine.load(path), tensors
 
     for case in cases():
-        if case.operator not in REASONS and not case.is_training:
+        if case.operator not in REASONS and not case.is_training and case.name not in _LEFT_OUT:
             yield case.name, lambda case=case: load(case)
 
 

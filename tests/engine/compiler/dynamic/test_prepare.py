@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import engine
-from engine.errors import CompileError, RunCancelledError
+from engine.errors import CompileError, EngineError, RunCancelledError
 from engine.graph.typical_sizes import typical_specs
 from engine.pnnx import Operator
 from engine.tensor import TensorSpec
@@ -129,20 +129,41 @@ def test_the_template_for_the_most_similar_sizes_runs() -> None:
         assert found[0] is templates[expected], length
 
 
-def test_what_follows_from_sizes_that_values_decide_is_compiled_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def places() -> engine.RuntimeGraph:
+    """Return a graph that computes five sines of each place of a positive element."""
     chosen = [
         op("F.relu", "positive", "0", "p"),
         op("torch.nonzero", "places", "p", "n"),
         op("Tensor.to", "float", "n", "f", dtype="torch.float"),
         *(op("torch.sin", f"sin{k}", "f" if k == 0 else f"s{k - 1}", f"s{k}") for k in range(5)),
     ]
-    session = engine.Session(built(INPUT, *chosen, op("pnnx.Output", "out", "s4"), _0=(None,)), cache=None)
+    return built(INPUT, *chosen, op("pnnx.Output", "out", "s4"), _0=(None,))
+
+
+def test_what_follows_from_sizes_that_values_decide_is_compiled_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = engine.Session(places(), cache=None)
     session.prepare()
     monkeypatch.setattr("engine.compiler.pipeline.CompilePipeline.template", None)
     monkeypatch.setattr("engine.session.policies.run_reference", None)
-    monkeypatch.setattr("engine.graph.building.subgraphs.Subgraph.run", None)
+    for inferring in ("run", "infer"):  # inference of a new size would take milliseconds
+        monkeypatch.setattr(f"engine.graph.building.subgraphs.Subgraph.{inferring}", None)
+    monkeypatch.setattr("engine.compiler.pipeline.CompilePipeline.infer", None)
     x = np.array([0, 1, 2, 0, 3], np.float32)
     expected = np.array([[1], [2], [4]], np.float32)
     for _ in range(5):
         expected = np.sin(expected)
     np.testing.assert_allclose(session.run([x])[0], expected, rtol=1e-6)
+
+
+def test_sizes_that_values_decide_stay_within_the_memory_of_a_request() -> None:
+    session = engine.Session(places(), cache=None)
+    session.prepare()
+
+    def room(count: int) -> None:
+        if count > 1_000_000:
+            raise engine.ShapeError("out of memory for a tensor", found=count)
+
+    with engine.asking_for_room(room):
+        assert session.run([np.ones(10_000, np.float32)])[0].shape == (10_000, 1)
+        with pytest.raises(EngineError, match="out of memory"):
+            session.run([np.ones(300_000, np.float32)])

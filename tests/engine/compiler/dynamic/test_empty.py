@@ -1,0 +1,28 @@
+"""Templates with tensors that have no elements at any size."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import engine
+from tests.engine.graph.build import built, op
+
+
+def test_an_empty_output_beside_one_of_any_size() -> None:
+    graph = built(
+        op("pnnx.Input", "in", "", "0"),
+        op("F.relu", "relu", "0", "1"),
+        op("Tensor.slice", "none", "1", "2", dim=1, start=0, end=0, step=1),
+        op("pnnx.Output", "out_0", "1"),
+        op("pnnx.Output", "out_1", "2"),
+        _0=(None, 3, None),
+    )
+    session = engine.Session(graph, backend="compiled", cache=None)
+    session.prepare()
+    for sizes in ((2, 3, 5), (1, 3, 7), (6, 3, 40)):
+        all_, none = session.run([-np.ones(sizes, np.float32)])
+        assert all_.tolist() == np.zeros(sizes).tolist()
+        assert none.shape == (sizes[0], 0, sizes[2])
+    builder = session._executor.find(session.graph).builder  # type: ignore[union-attr]
+    assert builder._templates.has_room
+    assert len(builder._templates._found) == 2
