@@ -1,6 +1,6 @@
 """Measure linear layers with weights of 4 and 8 bits in blocks (MatMulNBits) for one row, beside onnxruntime.
 
-    python -m benchmarks.block_products [--threads 1 2] [--seconds 0.4] [--folder DIR] [--save NAME]
+    python -m benchmarks.block_products [--threads 1 2] [--seconds 0.2] [--folder DIR] [--save NAME]
 
 Each file has as many layers as exceed the last-level cache, so weights come from memory in every run. The roof is the
 rate at which these threads read memory (benchmarks/roofline.py), measured before and after. The bytes of a layer are
@@ -202,7 +202,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         allow_abbrev=False, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2], help="threads of both engines (1 2)")
-    parser.add_argument("--seconds", type=float, default=0.4, help="for each engine and file (0.4)")
+    parser.add_argument("--seconds", type=float, default=0.2, help="for each engine and file (0.2)")
     parser.add_argument("--folder", type=Path, default=default_folder(), help="of files (user's cache)")
     parser.add_argument("--save", metavar="NAME", help="write benchmarks/raw/NAME.json")
     parser.add_argument("--write", action="store_true", help="only write the files that are missing")

@@ -17,7 +17,7 @@ from typing import Final, Self
 
 import numpy as np
 
-from engine.compiler.codegen.ir import Module, Value, constant, lanes_of, vector
+from engine.compiler.codegen.ir import Module, Value, constant, hint, lanes_of, vector
 from engine.compiler.kernels.channels import Panel, load_panel
 from engine.compiler.kernels.convolution.conv import Conv
 from engine.compiler.kernels.convolution.conv_tile import TileWriter, emit_tile
@@ -38,8 +38,10 @@ _FEW_ROWS: Final = 2
 _SUMS: Final = 8
 # Vectors of a panel, the first of equally fast ones.
 _PANEL_SIZES: Final = (4, 2, 3, 1)
-# Registers of words, scales and constants.
-_OTHERS: Final = 6
+# With fewer registers, a panel of one vector leaves more of them to rows, which share the floats made of its codes.
+_MANY_REGISTERS: Final = 32
+# One of so many registers holds words, scales or constants.
+_OTHERS: Final = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,8 +63,11 @@ class BlockProduct(Conv):
     def of(cls, plain: Conv, bits: int, block: int, *, has_zeros: bool) -> Self:
         """Return the product that a direct kernel computes from floats."""
         common = {each.name: getattr(plain, each.name) for each in fields(plain) if each.init}
-        host = replace(plain.host, registers=plain.host.registers - _OTHERS)
-        common["tile"] = choose_tile(host, plain.rows, plain.columns, plain.out_channels, plain.taps, _PANEL_SIZES)
+        registers = plain.host.registers
+        is_wide = registers >= _MANY_REGISTERS or hint(plain.columns) <= _FEW_ROWS
+        host = replace(plain.host, registers=registers - registers // _OTHERS)
+        sizes = _PANEL_SIZES if is_wide else _PANEL_SIZES[-1:]
+        common["tile"] = choose_tile(host, plain.rows, plain.columns, plain.out_channels, plain.taps, sizes)
         return cls(**common, bits=bits, block=block, has_zeros=has_zeros)
 
     @property
