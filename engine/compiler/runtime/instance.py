@@ -40,13 +40,17 @@ class OutsideTableError(UnforeseenResultError):
     """Kernel met an index out of range, or an integer division by 0; the reference reports the error."""
 
 
+_SMALL_ARENA: Final = 1 << 14
+"""Bytes of an arena that costs less to keep than to lend to every run."""
+
+
 class Instance:
     """Memory and threads for one run at a time of a program.
 
     Args:
         program: as for ``bind``.
         threads: of a run, the caller's included.
-        arenas: pool that lends an arena to every run; None for an arena of its own.
+        arenas: pool that lends an arena to every run; None for an arena of its own, which a small one always is.
 
     Attributes:
         used_s: time of its last run, on time.monotonic()'s clock.
@@ -60,10 +64,8 @@ class Instance:
         # More threads than a step has chunks would only search for work.
         self._threads = threads if program.is_bound else min(threads, int(program.plan.steps.chunks.max(initial=1)))
         self._tables = Tables(program, self._threads)
-        self._take(program)
         self._arena = NO_ARENA
-        if arenas is None:
-            self._use_arena(new_arena(self._arena_bytes))
+        self._take(program)
         self._run = _RUN(program.code.address("run"))
         # A list, because the finalizer must not refer to the instance.
         self._crew: list[Workers] = []
@@ -85,6 +87,15 @@ class Instance:
         self._arena_bytes = program.number(plan.arena_bytes)
         self._clean = [(program.number(first), program.number(last)) for first, last in plan.clean]
         self._flag_at = None if plan.fault_flag is None else program.number(plan.fault_flag) // 4
+        self._is_lent = self._arenas is not None and self._arena_bytes > _SMALL_ARENA
+        if self._is_lent:
+            self._arena = NO_ARENA
+        elif self._arena.size < self._arena_bytes or not self._arena.size:
+            self._use_arena(new_arena(self._arena_bytes if self._arenas is None else _SMALL_ARENA))
+        else:
+            self._tables.use_arena(self._arena.address)
+            for first, last in self._clean:
+                self._arena.block[first:last] = 0
 
     def run(
         self, inputs: Sequence[Array], times: list[Clocked] | None = None, into: Mapping[int, Array] = NOWHERE
@@ -102,7 +113,7 @@ class Instance:
             OutsideTableError: the results are void; the reference has to report the error.
         """
         self.used_s = time.monotonic()
-        arenas = self._arenas
+        arenas = self._arenas if self._is_lent else None
         with self._lock:
             if arenas is not None:
                 self._use_arena(arenas.take(self._arena_bytes, self._user, self._clean))

@@ -74,9 +74,16 @@ def graph() -> engine.RuntimeGraph:
     )
 
 
-def test_shapes_in_turn_and_at_once_give_the_same_bits_whichever_wrote_before(graph: engine.RuntimeGraph) -> None:
+LARGE_SHAPES = [(12, 20), (7, 9), (21, 12), (12, 20), (5, 33)]
+# Instances keep small arenas, and lend large ones.
+MIXED_SHAPES = [(2, 3), (3, 4), (12, 20), (3, 2), (2, 3)]
+
+
+@pytest.mark.parametrize("shapes", [LARGE_SHAPES, MIXED_SHAPES], ids=["large", "mixed"])
+def test_shapes_in_turn_and_at_once_give_the_same_bits_whichever_wrote_before(
+    graph: engine.RuntimeGraph, shapes: list[tuple[int, int]]
+) -> None:
     compiled, reference = CompiledGraph(graph, Options(threads=2)), engine.Session(graph, backend="reference")
-    shapes = [(12, 20), (7, 9), (21, 12), (12, 20), (5, 33)]
 
     def answer(shape: tuple[int, int]) -> np.ndarray:
         return compiled.run([picture(*shape)])[0]
