@@ -17,6 +17,7 @@ from engine.layers.definition.layer import Layer
 from engine.layers.definition.overload import unfolded
 from engine.layers.definition.parameter import coerce_named, holds_list
 from engine.onnx_writing.builder import Builder
+from engine.onnx_writing.registry import rule_of
 from engine.onnx_writing.value import Operand, Value, as_parameter, is_static
 from engine.onnx_writing.writer import Writer, described_by, with_fields
 from engine.tensor import UNKNOWN, TensorSpec, is_known, scalar_tensor
@@ -74,6 +75,9 @@ class GraphWriter:
     def _known(self, op: RuntimeOperator) -> list[Operand] | None:
         """Return the outputs of an operator whose values are known before a run; None if one is not."""
         if op.definition is None or not is_repeatable(op.definition):
+            return None
+        rule = rule_of(type(op.definition))
+        if rule is not None and not rule.folds and op.definition.does_arithmetic:  # weights stay quantised
             return None
         values = [_constant_of(each.value) for each in op.outputs]
         if any(each is UNKNOWN for each in values):

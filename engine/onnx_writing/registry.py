@@ -22,21 +22,25 @@ class Rule:
         write: takes the writer, the layer, and the operands of its ``forward``; returns its results.
         dynamic: parameters that may be tensors, which are known in a run only.
         folds: whether the result of stored operands is computed now, and stored instead.
+        is_exact: whether no node rounds, so that half precision needs no detour over float32.
     """
 
     write: Callable[..., Any]
     dynamic: tuple[str, ...] = ()
     folds: bool = True
+    is_exact: bool = False
 
 
 _RULES: dict[type[Layer], Rule] = {}
 
 
-def writes(*layers: type[Layer], dynamic: Sequence[str] = (), folds: bool = True) -> Callable[[F], F]:
+def writes(
+    *layers: type[Layer], dynamic: Sequence[str] = (), folds: bool = True, is_exact: bool = False
+) -> Callable[[F], F]:
     """Return a decorator that registers a function for layers; see Rule for the keywords."""
 
     def add(function: F) -> F:
-        _RULES.update(dict.fromkeys(layers, Rule(function, tuple(dynamic), folds)))
+        _RULES.update(dict.fromkeys(layers, Rule(function, tuple(dynamic), folds, is_exact)))
         return function
 
     return add

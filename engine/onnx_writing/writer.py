@@ -261,11 +261,15 @@ class Writer:
         if folded is not None:
             return folded
         dtypes = {each.dtype for each in (*given, *keywords.values()) if isinstance(each, Value)}
-        if layer.does_arithmetic and (BFLOAT16 in dtypes or (FLOAT16 in dtypes and isinstance(layer, Composite))):
+        rule = rule_of(type(layer))
+        if not layer.does_arithmetic or (rule is not None and rule.is_exact) or dtypes.isdisjoint({BFLOAT16, FLOAT16}):
+            result = self._written(layer, given, keywords)
+            return described_by(result, self._announced(layer, given, keywords))
+        if BFLOAT16 in dtypes or isinstance(layer, Composite):
             return self._in_float32(layer, given, keywords)
         before = len(self.builder.graph.nodes)
         result = self._written(layer, given, keywords)
-        if FLOAT16 in dtypes and layer.does_arithmetic and len(self.builder.graph.nodes) > before + 1:
+        if len(self.builder.graph.nodes) > before + 1:
             del self.builder.graph.nodes[before:]  # several nodes would round several times
             return self._in_float32(layer, given, keywords)
         return described_by(result, self._announced(layer, given, keywords))

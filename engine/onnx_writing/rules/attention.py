@@ -62,7 +62,8 @@ def _attention(
         hides = hides or mask.dtype == BOOL or mask.constant is None or bool(np.isinf(mask.constant).any())
         scores = to.op("Add", scores, _added(to, mask, dtype, allowed=allowed))
     if layer.is_causal:
-        scores = to.op("Add", scores, _causal(to, to.size(q, -2), to.size(k, -2), dtype))
+        later = _later(to, to.size(q, -2), to.size(k, -2))
+        scores = to.where(later, to.constant(-np.inf, dtype), scores)
     return to.op("MatMul", _softmax(to, scores, hides=hides), v)
 
 
@@ -83,15 +84,14 @@ def _added(to: Writer, mask: Value, dtype: Any, *, allowed: bool) -> Value:
     return to.where(mask, *((seen, hidden) if allowed else (hidden, seen)))
 
 
-def _causal(to: Writer, rows: Any, columns: Any, dtype: Any, before: Any = 0) -> Value:
-    """Write 0 for keys up to a position, minus infinity for later ones."""
+def _later(to: Writer, rows: Any, columns: Any, before: Any = 0) -> Value:
+    """Write whether a key comes after a position."""
     places = [
         to.op("Range", to.constant(0, INT64), to.tensor(each, INT64), to.constant(1, INT64)) for each in (rows, columns)
     ]
     row = to.op("Unsqueeze", places[0], to.constant([1], INT64))
     row = row if isinstance(before, int) and before == 0 else to.op("Add", row, to.tensor(before, INT64))
-    later = to.op("Greater", places[1], row, dtype=BOOL)
-    return to.where(later, to.constant(-np.inf, dtype), to.constant(0, dtype))
+    return to.op("Greater", places[1], row, dtype=BOOL)
 
 
 def _for_every_head(to: Writer, x: Value, query: Value) -> Value:
@@ -119,4 +119,5 @@ def attention_mask(to: Writer, layer: attention.AttentionMask, mask: Value, quer
 @writes(attention.CausalMask)
 def causal_mask(to: Writer, layer: attention.CausalMask, query: Value, key: Value, past: Value | None = None) -> Value:
     before = 0 if past is None else to.size(past, -2)
-    return _causal(to, to.size(query, -2), to.size(key, -2), query.dtype, before)
+    later = _later(to, to.size(query, -2), to.size(key, -2), before)
+    return to.where(later, to.constant(-np.inf, query.dtype), to.constant(0, query.dtype))

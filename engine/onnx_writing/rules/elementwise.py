@@ -80,7 +80,7 @@ def div(to: Writer, layer: arithmetic.Div, input: Operand, other: Operand) -> Va
     return write_in(to, truncated_quotient, operands, dtype)
 
 
-@writes(comparison.Comparison)
+@writes(comparison.Comparison, is_exact=True)
 def comparison_(to: Writer, layer: comparison.Comparison, input: Operand, other: Operand) -> Value:
     (x, y), dtype = to.common(*_vectors(input, other))
     if dtype == BOOL and layer.function not in ("eq", "ne") or dtype.kind in "iu" and dtype.itemsize < 4:
@@ -100,7 +100,7 @@ def _vectors(*operands: Operand) -> Sequence[Operand]:
     return operands
 
 
-@writes(comparison.Predicate)
+@writes(comparison.Predicate, is_exact=True)
 def predicate(to: Writer, layer: comparison.Predicate, input: Value) -> Value:
     answer: Value = _PREDICATES[layer.function](to, input)
     return answer
@@ -258,12 +258,12 @@ def relu(to: Writer, layer: piecewise.ReLU, input: Value) -> Value:
     return write_in(to, lambda to, x: to.op("Max", x, number(to, 0, x)), [input], input.dtype)
 
 
-@writes(piecewise.Hardtanh)
+@writes(piecewise.Hardtanh, is_exact=True)
 def hardtanh(to: Writer, layer: piecewise.Hardtanh, input: Value) -> Value:
     return _clipped(to, input, to.constant(layer.min_val, input.dtype), to.constant(layer.max_val, input.dtype))
 
 
-@writes(piecewise.Threshold)
+@writes(piecewise.Threshold, is_exact=True)
 def threshold(to: Writer, layer: piecewise.Threshold, input: Value) -> Value:
     low = compare(to, "LessOrEqual", input, layer.threshold)
     return where(to, low, layer.value, input)
@@ -306,7 +306,7 @@ def softshrink(to: Writer, layer: piecewise.Softshrink, input: Value) -> Value:
 # Three operands
 
 
-@writes(ternary.Clamp)
+@writes(ternary.Clamp, is_exact=True)
 def clamp(to: Writer, layer: ternary.Clamp, input: Value, min: Operand = None, max: Operand = None) -> Value:
     operands, dtype = to.common(*(each for each in (input, min, max) if each is not None))
     x, *bounds = operands
@@ -363,7 +363,7 @@ def float_power(to: Writer, layer: mathematics.FloatPower, input: Operand, expon
     return to.op("Pow", to.tensor(input, wide), to.tensor(exponent, wide))
 
 
-@writes(mathematics.NanToNum)
+@writes(mathematics.NanToNum, is_exact=True)
 def nan_to_num(to: Writer, layer: mathematics.NanToNum, input: Value) -> Value:
     if input.dtype.kind != "f":
         return input

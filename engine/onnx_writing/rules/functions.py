@@ -255,8 +255,9 @@ def _hypot(to: Writer, x: Value, y: Value) -> Value:
     longer = to.op("Max", a, b)
     share = to.op("Div", to.op("Min", a, b), longer)
     length = to.op("Mul", longer, to.op("Sqrt", to.op("Add", square(to, share), number(to, 1, x))))
-    is_plain = to.op("Or", compare(to, "Equal", longer, 0), compare(to, "Equal", longer, math.inf), dtype=BOOL)
-    return where(to, is_plain, longer, length)
+    length = where(to, compare(to, "Equal", longer, 0), longer, length)
+    is_infinite = to.op("Or", compare(to, "Equal", a, math.inf), compare(to, "Equal", b, math.inf))
+    return where(to, is_infinite, math.inf, length)
 
 
 def is_negative(to: Writer, x: Value) -> Value:

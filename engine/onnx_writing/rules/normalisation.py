@@ -13,6 +13,7 @@ from engine.onnx_writing.rules.functions import number, times
 from engine.onnx_writing.value import Value
 from engine.onnx_writing.writer import FLOAT32, INT64, Writer
 from engine.promotion import float_dtype
+from engine.tensor import product
 
 
 def _operands(to: Writer, input: Value, *others: Value | None) -> list[Any]:
@@ -88,7 +89,8 @@ def group_norm(
     to: Writer, layer: norm.GroupNorm, input: Value, weight: Value | None = None, bias: Value | None = None
 ) -> Value:
     x, scale, shift = _operands(to, input, weight, bias)
-    groups = to.op("Reshape", x, to.constant([0, layer.num_groups, -1], INT64))
+    size = product(input.shape[1:])
+    groups = to.reshape(x, [to.size(input, 0), layer.num_groups, size // layer.num_groups if size else -1])
     one, zero = (_filled(to, value, (layer.num_groups,), x) for value in (1, 0))
     normal = to.op("InstanceNormalization", groups, one, zero, epsilon=layer.eps)
     return _affine(to, to.op("Reshape", normal, to.sizes(input)), scale, shift, input.rank)

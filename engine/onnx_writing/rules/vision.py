@@ -7,7 +7,7 @@ from typing import Any, Final
 from engine.layers.vision import grid, interpolate, nms, roi
 from engine.onnx_writing.registry import writes
 from engine.onnx_writing.value import Operand, Value, holds_value
-from engine.onnx_writing.writer import FLOAT32, INT64, Writer
+from engine.onnx_writing.writer import FLOAT32, FLOAT64, INT64, Writer
 
 _LINEAR: Final = ("linear", "bilinear", "trilinear")
 
@@ -19,18 +19,17 @@ def interpolated(to: Writer, layer: interpolate.Interpolate, input: Value) -> Va
 
 @writes(interpolate.Antialiased, interpolate.AntialiasedBicubic, dynamic=("size",))
 def antialiased(to: Writer, layer: interpolate.Antialiased, input: Value) -> Value:
+    if layer.align_corners:
+        to.refuse("ONNX has no kernel as wide as the distance of elements whose corners are aligned")
     return _resized(to, layer, input, 1)
 
 
 def _resized(to: Writer, layer: interpolate.Interpolate, input: Value, antialias: int | None) -> Value:
-    x = to.cast(input, FLOAT32) if input.dtype.kind != "f" else input
+    if input.dtype.kind != "f" and not layer.mode.startswith("nearest"):
+        to.refuse("PyTorch rounds the weights of bytes when it resamples them", "cast the input to float32 before")
     attributes: dict[str, Any] = {"antialias": antialias, **_mode(layer, is_antialiased=bool(antialias))}
     scales, sizes = _target(to, layer, input)
-    made = to.op("Resize", x, None, scales, sizes, **attributes)
-    if input.dtype.kind == "f":
-        return made
-    whole = to.op("Clip", to.op("Round", made), to.constant(0, FLOAT32), to.constant(255, FLOAT32))
-    return to.cast(whole, input.dtype)
+    return to.op("Resize", input, None, scales, sizes, exclude_outside=antialias, **attributes)
 
 
 def _mode(layer: interpolate.Interpolate, *, is_antialiased: bool) -> dict[str, Any]:
@@ -69,7 +68,17 @@ def _target(to: Writer, layer: interpolate.Interpolate, input: Value) -> tuple[V
     if layer.size:
         wanted = layer._output_sizes(input.shape)
         return None, to.vector([*lead, *to.known(wanted, "the new size")])
+    if layer.recompute_scale_factor:
+        return None, to.vector(
+            [*lead, *(_scaled(to, input, axis, f) for axis, f in enumerate(layer._factors(rank), 2))]
+        )
     return to.constant([1, 1, *layer._factors(rank)], FLOAT32), None
+
+
+def _scaled(to: Writer, input: Value, axis: int, factor: float) -> Value:
+    """Return the size of an axis times a factor, rounded down."""
+    size = to.cast(to.tensor(to.size(input, axis)), FLOAT64)
+    return to.cast(to.op("Floor", to.op("Mul", size, to.constant(factor, FLOAT64))), INT64)
 
 
 @writes(grid.GridSample)

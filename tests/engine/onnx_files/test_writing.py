@@ -14,6 +14,8 @@ import engine
 from engine.onnx_writing import save_onnx, to_model
 from engine.passes.support.rewriting import stored
 from engine.pnnx import Graph, Operator
+from engine.quantisation.histogram import Affine
+from engine.quantisation.layers import QuantisableLayer, quantise_operators
 from engine.tensor import TensorSpec
 
 
@@ -145,3 +147,34 @@ def test_sizes_are_computed_by_the_file(tmp_path: Path) -> None:
     for rows, columns in ((3, 4), (1, 6)):
         x = np.arange(rows * columns, dtype=np.float32).reshape(rows, columns)
         np.testing.assert_array_equal(session.run([x])[0], x.reshape(2, columns // 2, -1))
+
+
+def quantised_linear() -> engine.RuntimeGraph:
+    """Return a linear layer as ``quantize`` writes it: bytes with one scale, weights with one for each output."""
+    rng = np.random.default_rng(1)
+    layer = QuantisableLayer(
+        name="fc",
+        input="0",
+        output="1",
+        weight=rng.standard_normal((3, 8), np.float32),
+        bias=rng.standard_normal(3, np.float32),
+        convolution=None,
+    )
+    rounded = quantise_operators("0/rounded", "0", Affine(scale=0.03, zero_point=120))
+    return built(*rounded, *layer.in_int8("fc", "0/rounded", "1"), shapes=[(None, 8)])
+
+
+def test_a_quantised_layer_becomes_pairs_with_scales_for_each_output(tmp_path: Path) -> None:
+    graph = quantised_linear()
+    model = to_model(graph)
+    onnx.checker.check_model(model, full_check=True)
+    types = [each.op_type for each in model.graph.node]
+    assert types == ["QuantizeLinear", "DequantizeLinear", "DequantizeLinear", "MatMul", "Add"]
+    weights = model.graph.node[2]
+    stored_as = {each.name: onnx.numpy_helper.to_array(each) for each in model.graph.initializer}
+    codes, scales, zeros = (stored_as[name] for name in weights.input)
+    assert (codes.dtype, codes.shape, scales.shape, zeros.dtype) == (np.int8, (8, 3), (3,), np.int8)
+    assert [each.i for each in weights.attribute if each.name == "axis"] == [1]
+    x = [np.random.default_rng(0).standard_normal((4, 8), np.float32)]
+    ours, read = (engine.Session(each, backend="reference") for each in (graph, reread(graph, tmp_path)))
+    np.testing.assert_allclose(read.run(x)[0], ours.run(x)[0], rtol=1e-6)
