@@ -104,8 +104,11 @@ class SoundInputs:
         return self._windows.is_padded and not self._is_stepwise
 
     def is_light(self, sounds: Sounds) -> bool:
-        """Return False: decoding belongs into a thread."""
-        return False
+        """Return whether it is one window of a stream, without features; decoding belongs into a thread."""
+        if self._features is not None or len(sounds.items) != 1:
+            return False
+        (sound,) = sounds.items
+        return isinstance(sound, Chunk) and len(sound.spans) == 1
 
     def examples(self) -> list[ContentRun]:
         """Return the runs for one and several windows of a medium and a small length, one of medium length first.

@@ -190,8 +190,9 @@ class InferModelRequest:
         return self._work_item(await plane.offload(partial(self._parse, body), self.deadline), body)
 
     def contents_item(self, decode: Callable[[Signature], Inputs], version: Version) -> WorkItem:
-        """Return the work item for contents that were received in another way than as a body."""
-        return self._work_item(Message(decode=decode), bytearray(), version)
+        """Return the work item for contents that were received in another way than as a body, and decoded already."""
+        item = self._work_item(Message(decode=decode), bytearray(), version)
+        return item._replace(work=item.work._replace(is_light=True))
 
     def _work_item(self, message: Message, body: bytearray, version: Version | None = None) -> WorkItem:
         plane, head = self._plane, self._head
