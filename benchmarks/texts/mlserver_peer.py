@@ -47,7 +47,9 @@ def main() -> None:
     model = {"name": "m", "implementation": "benchmarks.texts.mlserver_peer.Embeddings", "parameters": {"extra": extra}}
     ports = {"http_port": int(port), "grpc_port": int(port) + 1, "metrics_port": int(port) + 2}
     (home / "model-settings.json").write_text(json.dumps(model))
-    (home / "settings.json").write_text(json.dumps({**ports, "host": "127.0.0.1", "debug": False}))
+    (home / "settings.json").write_text(
+        json.dumps({**ports, "host": "127.0.0.1", "debug": False, "metrics_dir": str(home)})
+    )
     os.execv(sys.executable, [sys.executable, "-c", "from mlserver.cli import main; main()", "start", str(home)])
 
 
