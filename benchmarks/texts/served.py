@@ -39,6 +39,8 @@ def serving(name: str, model: Path, threads: int, precision: str, python: str = 
         precision: of products.
         python: interpreter of the environment of peers.
     """
+    # A stopped benchmark ends its servers, which are in sessions of their own.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with tempfile.TemporaryDirectory() as folder:
         with socket.create_server(("127.0.0.1", 0)) as listener:
             port = int(listener.getsockname()[1])
