@@ -95,7 +95,7 @@ def compare_accuracy(
         raise InputError("labels do not fit the samples", found=f"{len(labels)} for {len(samples)} samples",
                          expected="at least one sample, and a label for each")  # fmt: skip
     right: list[tuple[bool, bool]] = []
-    with prepared(before, threads) as first, prepared(after, threads) as second:
+    with prepared(before, threads, samples[0]) as first, prepared(after, threads, samples[0]) as second:
         for index, label in enumerate(labels):
             check_cancelled()
             progress("measuring accuracy", index, len(samples))

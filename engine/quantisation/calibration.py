@@ -16,7 +16,7 @@ from engine.pnnx import Graph, Operator
 from engine.quantisation.histogram import Affine, Histogram
 from engine.quantisation.layers import QuantisableLayer
 from engine.session import Session
-from engine.tensor import Array
+from engine.tensor import Array, TensorSpec
 
 EVALUATED = 64
 """Most samples whose outputs are recorded, to compare those of a quantised network with them."""
@@ -70,7 +70,7 @@ def calibrate(
     recorded: list[int] = []
     outputs: list[tuple[Array, ...]] = []
     tapped = graph.rebuilt(_with_outputs(graph.source, (*read, *made)))
-    with prepared(tapped, threads) as session:
+    with prepared(tapped, threads, samples[0]) as session:
         for index, sample in enumerate(samples):
             check_cancelled()
             progress("calibrating", index, len(samples))
@@ -88,10 +88,19 @@ def calibrate(
     return Calibration(affines=affines, operands=tuple(operands), recorded=tuple(recorded), outputs=tuple(outputs))
 
 
-def prepared(graph: RuntimeGraph, threads: int | None) -> closing[Session]:
-    """Return a session of a graph, compiled now, as a context that closes it."""
+def prepared(graph: RuntimeGraph, threads: int | None, inputs: Sequence[Array] = ()) -> closing[Session]:
+    """Return a session of a graph, compiled now, as a context that closes it.
+
+    Args:
+        graph: a built graph.
+        threads: cores a run may use.
+        inputs: those of a run. A graph of dynamic sizes is compiled for their sizes, too: other sizes may have to run
+            on the reference until they are compiled in the background.
+    """
     session = Session(graph, threads=threads, cache=None)
     session.prepare()
+    if inputs and any(port.spec is None or None in port.spec.shape for port in graph.inputs):
+        session.prepare(specs=[TensorSpec(each.shape, each.dtype) for each in inputs])
     return closing(session)
 
 

@@ -273,14 +273,14 @@ class _Search:
 
     def _kept(self, chosen: Sequence[int]) -> float:
         self._progress(f"trying {len(chosen)} of {len(self._layers)} layers in {self._scheme.precision}", 0, 1)
-        with prepared(self.assembled(chosen), self._threads) as session:
+        with prepared(self.assembled(chosen), self._threads, self._samples[0]) as session:
             return agreement(session, self._samples, self._calibration.outputs)
 
 
 def _times(first: RuntimeGraph, second: RuntimeGraph, sample: list[Array], threads: int | None) -> tuple[float, float]:
     """Return the median time of a run of each network in ms; the runs alternate."""
     times: list[list[float]] = [[], []]
-    with prepared(first, threads) as one, prepared(second, threads) as other:
+    with prepared(first, threads, sample) as one, prepared(second, threads, sample) as other:
         for session in (one, other):
             session.run(sample)
         for _ in range(_ROUNDS):

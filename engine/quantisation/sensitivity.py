@@ -48,7 +48,8 @@ def output_losses(
     outputs = [calibration.outputs[index] for index in recorded]
     zeros = {_error_of(layer.output): np.zeros_like(each[0]) for layer, each in zip(layers, errors, strict=True)}
     losses = []
-    with prepared(disturbed, threads) as session:
+    first = {**inputs[0], **zeros}
+    with prepared(disturbed, threads, [first[port.operand] for port in disturbed.inputs]) as session:
         for index, (layer, each) in enumerate(zip(layers, errors, strict=True)):
             check_cancelled()
             progress("measuring errors", index, len(layers))

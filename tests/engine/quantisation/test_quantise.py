@@ -15,7 +15,7 @@ from engine import QuantisedModel, RuntimeGraph, Session, TensorSpec, quantise
 from engine.errors import GraphError, InputError, ParameterError
 from engine.pnnx import Attribute, Operator
 from engine.quantisation import measurement, selection
-from engine.quantisation.calibration import agreement
+from engine.quantisation.calibration import agreement, prepared
 from engine.quantisation.layers import find_layers, per_channel
 from tests.engine.graph.build import built, op
 
@@ -273,3 +273,9 @@ def test_a_layer_takes_the_time_of_its_fastest_run(monkeypatch: pytest.MonkeyPat
     found = quantise(network(), samples(2), keep=0)
     # 18 runs, float32 and int8 in turns: the last two count, whatever disturbed the others.
     assert {(layer.float_us, layer.int8_us) for layer in found.layers} == {(84.0, 83.0)}
+
+
+def test_sessions_of_dynamic_sizes_are_compiled_for_the_samples() -> None:
+    graph, (sample,) = network((1, 3, None, None)), samples(1)
+    with prepared(graph, 1, sample) as session:
+        assert session.is_compiled(sample)
