@@ -494,7 +494,7 @@ all such operators are listed, and nothing is written. Needs the extra [onnx].
         settings=("store", "plugins"),
     ),
     "import": Verb(
-        summary="put a model of another tool into the store, with its config.toml",
+        summary="put a model of another tool into the store, configured",
         examples="""  pnnx-serve import all-MiniLM-L6-v2/ --name minilm
   pnnx-serve import all-MiniLM-L6-v2/ --file model_quantized.onnx
   pnnx-serve import densenet161.mar --run-code

@@ -106,6 +106,7 @@ def test_flags_are_written_out(verb: str, capsys: pytest.CaptureFixture[str]) ->
         "deploy": ["ray"],
         "cache": ["list"],
         "completion": ["zsh"],
+        "export-onnx": ["m", "m.onnx"],
     }.get(verb, ["m"])
     shorts = [f"{short}=1" for short in sorted({flag[:-1] for flag in flags} - {*flags})]
     status, text = refused(capsys, verb, *wanted, *needed, *shorts)
