@@ -38,6 +38,8 @@ class Pictures(Sequence[list[Array]]):
         return self._count
 
     def __getitem__(self, index: Any) -> Any:
+        if index not in range(self._count):
+            raise IndexError(index)
         return [np.random.default_rng(index).standard_normal(self._shape, np.float32)]
 
 
