@@ -11,7 +11,7 @@ from app.codec.message import Message
 from app.codec.numpy_files import NPY_MAGIC, ZIP_MAGIC, npy_message, npz_message
 from app.errors import InvalidRequestError, UnsupportedMediaTypeError
 from app.images.decode import FORMATS, Picture
-from app.images.header_scan import format_of
+from app.images.headers import format_of
 from app.messages import cut
 from app.settings import Settings
 from app.signature import Inputs, Signature

@@ -1,11 +1,8 @@
 """Decoding of pictures to upright 8-bit RGB or grey, with limits checked before any pixel is decoded.
 
-Upright means rotated as the EXIF orientation says. A header scan (app/images/header_scan) finds the size, which is
+Upright means rotated as the EXIF orientation says. A header scan (app/images/headers) finds the size, which is
 checked first, and the bytes that a decoder is given. Only ``FORMATS`` are decoded. Decoding stops when the request is
 cancelled.
-
-Pillow scales grey of 1, 2 and 4 bits to 8 and cuts colours of 16 bits to 8, but keeps the transparent colour as the
-file has it, so it would match no pixel, or the wrong ones (PNG specification, section 11.3.2.1).
 """
 
 from __future__ import annotations
@@ -13,134 +10,16 @@ from __future__ import annotations
 import functools
 import io
 import struct
-from bisect import bisect_right
-from collections.abc import Callable, Sequence
-from itertools import accumulate
 from typing import Any, Final, Literal, NamedTuple
 
-import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from app.errors import InvalidRequestError, RequestTooLargeError, ServiceError
-from app.images.header_scan import Header, HeaderError, TooManyPartsError, scan_header
+from app.images.headers import Header, HeaderError, TooManyPartsError, scan_header
+from app.images.parts_file import PartsFile
+from app.images.transparency import apply_grey_key, apply_wide_key, depth_of, is_wide, scale_key
 from app.memory.reservation import check
 from app.messages import cut
-
-_DEPTH_AT: Final = 24
-# Pillow's name for the byte order that makes it keep the second byte of each pair.
-_LOW_BYTES: Final = "RGB;16L"
-
-
-def depth_of(png: bytes | bytearray | memoryview) -> int:
-    """Return the bits per sample from the header of a PNG."""
-    return png[_DEPTH_AT] if len(png) > _DEPTH_AT else 8
-
-
-def is_wide(image: Image.Image, depth: int) -> bool:
-    """Return whether matching the key needs pixel bits that Pillow drops."""
-    return depth == 16 and image.mode == "RGB" and "transparency" in image.info
-
-
-def scale_key(image: Image.Image, depth: int) -> None:
-    """Scale the transparent colour of at most 8 bits as Pillow scales the pixels."""
-    key, most = image.info.get("transparency"), (1 << depth) - 1
-    if depth > 8 or image.mode == "P":
-        return
-    if isinstance(key, int):
-        image.info["transparency"] = (key & most) * 255 // most
-    elif isinstance(key, tuple):
-        image.info["transparency"] = tuple(each & most for each in key)
-
-
-def apply_grey_key(grey: Image.Image) -> Image.Image:
-    """Return 16-bit grey as 8 bits, with an alpha channel where a grey is transparent."""
-    values = np.asarray(grey)
-    # Pillow's own conversion would cut at 255 instead of scaling.
-    scaled = Image.fromarray((np.clip(values, 0, 0xFFFF) >> 8).astype(np.uint8))
-    key = grey.info.get("transparency")
-    if not isinstance(key, int):
-        return scaled
-    return Image.merge("LA", (scaled, _alpha(values == key)))
-
-
-def apply_wide_key(image: Image.Image, reopen: Callable[[], Image.Image]) -> Image.Image:
-    """Return a 16-bit colour picture, decoded to its high bytes, with an alpha channel.
-
-    Args:
-        again: opens the same file once more, for the low bytes.
-    """
-    low: Any = reopen()
-    low.tile = [(*where, _LOW_BYTES) for *where, _ in low.tile]
-    key = np.array(image.info["transparency"], np.uint16)
-    is_key = np.all(np.asarray(image) == key >> 8, axis=2) & np.all(np.asarray(low) == key & 0xFF, axis=2)
-    keyed = image.copy()
-    del keyed.info["transparency"]
-    keyed.putalpha(_alpha(is_key))
-    return keyed
-
-
-def _alpha(is_clear: Any) -> Image.Image:
-    return Image.fromarray(np.where(is_clear, 0, 255).astype(np.uint8))
-
-
-class PartsFile(io.RawIOBase):
-    """Read-only file made of views; only bytes that are read are copied.
-
-    Args:
-        parts: contents in order.
-        pauses: offsets at which ``read_on`` stops, in ascending order.
-    """
-
-    def __init__(self, parts: Sequence[memoryview], pauses: Sequence[int] = ()) -> None:
-        self._parts = parts
-        self._starts = [0, *accumulate(len(part) for part in parts)]
-        self._pauses = pauses
-        self._at = 0
-
-    def read(self, size: int | None = -1) -> bytes:
-        """Return the next bytes; fewer than ``size`` only at the end.
-
-        Raises:
-            DeadlineExceededError: the request was cancelled.
-        """
-        check()
-        end = self._starts[-1] if size is None or size < 0 else min(self._at + size, self._starts[-1])
-        index = bisect_right(self._starts, self._at) - 1
-        if index >= len(self._parts) or end <= self._at:
-            return b""
-        if end <= self._starts[index + 1]:
-            start = self._starts[index]
-            found = bytes(self._parts[index][self._at - start : end - start])
-        else:
-            found = b"".join(self._pieces(index, end))
-        self._at = end
-        return found
-
-    def read_on(self, size: int) -> bytes:
-        """Return the next bytes up to the next pause, so that a decoder checks for cancellation in between."""
-        index = bisect_right(self._pauses, self._at)
-        return self.read(min(size, self._pauses[index] - self._at) if index < len(self._pauses) else size)
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Move as ``io.RawIOBase.seek``; offsets before the start become the start."""
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._starts[-1]}[whence]
-        self._at = max(0, base + offset)
-        return self._at
-
-    def tell(self) -> int:
-        """Return the offset of the next read."""
-        return self._at
-
-    def _pieces(self, index: int, end: int) -> list[memoryview]:
-        pieces = []
-        at = self._at
-        while at < end:
-            start = self._starts[index]
-            pieces.append(self._parts[index][at - start : end - start])
-            at = self._starts[index + 1]
-            index += 1
-        return pieces
-
 
 FORMATS: Final = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
 Mode = Literal["RGB", "L"]
@@ -229,8 +108,7 @@ class OpenPicture:
             mode: RGB or L.
             background: colour for transparent pixels.
             at_least: (width, height) to which the caller will shrink the picture. A JPEG is decoded at 1/2, 1/4 or 1/8
-                if
-                that leaves twice this size, which costs a fraction of the time.
+                if that leaves twice this size, which costs a fraction of the time.
         """
         try:
             self._draft(mode, at_least)

@@ -15,7 +15,7 @@ from app.codec.json_lists import LongList
 from app.codec.json_tensors import advise, decode_input, filled
 from app.errors import RefusedError, RequestTooLargeError
 from app.images.decode import Picture
-from app.images.header_scan import format_of
+from app.images.headers import format_of
 from app.memory.reservation import charge, check
 from app.messages import cut, quoted
 from app.models.request import LIGHT_BYTES, PLAIN_BYTES, InferRequest

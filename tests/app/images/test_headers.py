@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from app.errors import DeadlineExceededError, RequestTooLargeError, ServiceError
-from app.images.decode import OpenPicture, PartsFile, Picture
-from app.images.header_scan import format_of, orientation_of, scan_header
+from app.images.decode import OpenPicture, Picture
+from app.images.headers import format_of, scan_header
+from app.images.headers.exif import orientation_of
+from app.images.parts_file import PartsFile
 from app.images.preprocess import resized
 from app.memory.reservation import MemoryBudget
 from tests.app.pictures import encoded, gradient
@@ -69,7 +71,7 @@ def exif(orientation: int) -> Image.Exif:
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_header_scan_says_what_pillow_finds(format: str) -> None:
+def test_a_header_says_what_pillow_finds(format: str) -> None:
     data = encoded(gradient(9, 5), format)
     found = scan_header(memoryview(data))
     assert found is not None and (found.format, found.size) == (format, Image.open(io.BytesIO(data)).size)
@@ -252,7 +254,7 @@ def test_an_excerpt_is_a_file_of_its_parts(parts: list[bytes], steps: list[tuple
 
 
 @given(st.data(), st.sampled_from([encoded(gradient(9, 7), name) for name in FORMATS] + [scans(3, (16, 16))]))
-def test_a_header_scan_of_anything_ends_in_words(data: st.DataObject, seed: bytes) -> None:
+def test_a_header_of_anything_ends_in_words(data: st.DataObject, seed: bytes) -> None:
     mutated = bytearray(seed)
     for _ in range(data.draw(st.integers(1, 4))):
         place = data.draw(st.integers(0, min(len(seed), 200) - 1))
