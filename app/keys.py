@@ -33,6 +33,12 @@ _PLACE: Final = re.compile(r"\(at [^()]*\)$")
 _LOCAL_ONLY: Final = ForbiddenError(
     "requests that change the server are allowed from the same machine only, or with a key"
 )
+_CLIENTS: Final = secrets.token_bytes(32)
+# Syntax of a bearer token (RFC 6750 section 2.1); shorter ones can be guessed.
+_KEY: Final = re.compile(r"[A-Za-z0-9._~+/-]{16,1024}={0,2}")
+_DIGEST: Final = re.compile(r"sha256:([0-9A-Fa-f]{64})")
+_ENTRY: Final = re.compile(r"([a-z, ]+):\s*(\S+)")
+_HOW: Final = "expected at least 16 of the characters A-Z a-z 0-9 . _ ~ + / -, or sha256: and 64 hexadecimal digits"
 
 
 class Keys:
@@ -177,14 +183,6 @@ def read_key(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
 def client_of(key: bytes | None) -> bytes:
     """Return what identifies the client with a key in this process, without the key; empty without one."""
     return b"" if key is None else blake2b(key, key=_CLIENTS, digest_size=16).digest()
-
-
-_CLIENTS: Final = secrets.token_bytes(32)
-# Syntax of a bearer token (RFC 6750 section 2.1); shorter ones can be guessed.
-_KEY: Final = re.compile(r"[A-Za-z0-9._~+/-]{16,1024}={0,2}")
-_DIGEST: Final = re.compile(r"sha256:([0-9A-Fa-f]{64})")
-_ENTRY: Final = re.compile(r"([a-z, ]+):\s*(\S+)")
-_HOW: Final = "expected at least 16 of the characters A-Z a-z 0-9 . _ ~ + / -, or sha256: and 64 hexadecimal digits"
 
 
 class Group(StrEnum):

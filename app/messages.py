@@ -23,6 +23,27 @@ _ECHO: Final = 100
 _NAMES: Final = 100
 _SHORT: Final = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = _ECHO
+_SIZE: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:([kmgt])(i?)b|b|bytes)\s*", re.I)
+_EXPECTED: Final = {
+    **dict.fromkeys(("int_parsing", "int_type", "int_from_float", "int_parsing_size"), "a whole number"),
+    **dict.fromkeys(("float_parsing", "float_type"), "a number"),
+    "finite_number": "a finite number",
+    **dict.fromkeys(("bool_parsing", "bool_type"), "true or false"),
+    "string_type": "text",
+    **dict.fromkeys(("list_type", "tuple_type"), "a list"),
+    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type", "mapping_type"), "a table"),
+    **dict.fromkeys(("path_type", "path_parsing"), "a path"),
+    **dict.fromkeys(("literal_error", "enum"), "{expected}"),
+    "greater_than": "more than {gt}",
+    "greater_than_equal": "at least {ge}",
+    "less_than": "less than {lt}",
+    "less_than_equal": "at most {le}",
+    "too_short": "at least {min_length} values",
+    "too_long": "at most {max_length} values",
+    "string_too_short": "at least {min_length} characters",
+    "string_too_long": "at most {max_length} characters",
+    "json_invalid": "JSON ({error})",
+}
 
 
 def cut(text: str, limit: int = _ECHO) -> str:
@@ -85,9 +106,6 @@ def parse_size(text: str) -> int | None:
     return round(float(match[1]) * float(1024 if match[3] else 1000) ** power)
 
 
-_SIZE: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:([kmgt])(i?)b|b|bytes)\s*", re.I)
-
-
 def explain_validation(error: Mapping[str, Any]) -> str:
     """Return the reason in a pydantic error: ``expected a whole number, found 'x'``."""
     kind = error["type"]
@@ -103,25 +121,3 @@ def explain_validation(error: Mapping[str, Any]) -> str:
     else:
         template = f"expected {template.format_map(context)}"
     return f"{template}, found {safe_text(brief(error.get('input')))}"
-
-
-_EXPECTED: Final = {
-    **dict.fromkeys(("int_parsing", "int_type", "int_from_float", "int_parsing_size"), "a whole number"),
-    **dict.fromkeys(("float_parsing", "float_type"), "a number"),
-    "finite_number": "a finite number",
-    **dict.fromkeys(("bool_parsing", "bool_type"), "true or false"),
-    "string_type": "text",
-    **dict.fromkeys(("list_type", "tuple_type"), "a list"),
-    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type", "mapping_type"), "a table"),
-    **dict.fromkeys(("path_type", "path_parsing"), "a path"),
-    **dict.fromkeys(("literal_error", "enum"), "{expected}"),
-    "greater_than": "more than {gt}",
-    "greater_than_equal": "at least {ge}",
-    "less_than": "less than {lt}",
-    "less_than_equal": "at most {le}",
-    "too_short": "at least {min_length} values",
-    "too_long": "at most {max_length} values",
-    "string_too_short": "at least {min_length} characters",
-    "string_too_long": "at most {max_length} characters",
-    "json_invalid": "JSON ({error})",
-}

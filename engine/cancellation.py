@@ -20,6 +20,8 @@ Cancelled: TypeAlias = Callable[[], bool]
 _ITERATIONS: Final = 256
 
 _current: ContextVar[Cancelled | None] = ContextVar("cancelled", default=None)
+Progress: TypeAlias = Callable[[str, int, int], None]
+"""Callback of the stage (``passes``, ``lowering``, ``assembling``), the number of finished steps and their total."""
 
 
 class _Cancelling:
@@ -97,10 +99,6 @@ def cancellable(items: Iterable[T], every: int = 1) -> Iterator[T]:
 def cancellable_quick(items: Iterable[T]) -> Iterator[T]:
     """Yield the items like ``cancellable``, for loops whose iterations take microseconds."""
     return cancellable(items, _ITERATIONS)
-
-
-Progress: TypeAlias = Callable[[str, int, int], None]
-"""Callback of the stage (``passes``, ``lowering``, ``assembling``), the number of finished steps and their total."""
 
 
 def silent(doing: str, done: int, of: int) -> None:

@@ -57,6 +57,18 @@ _TORCH_NAMES: Final[dict[str, str]] = {
 _SCALAR_TYPES: Final = (
     "u8", "i8", "i16", "i32", "i64", "f16", "f32", "f64", "c32", "c64", "c128", "bool", "i8", "u8", "i32", "bf16",
 )  # fmt: skip
+# Dtypes of ONNX that graphs of PyTorch do not have.
+_OTHERS: Final[dict[str, DType]] = {
+    str(np.dtype(kind).name): np.dtype(kind)
+    for kind in (
+        np.uint16, np.uint32, np.uint64, ml_dtypes.int2, ml_dtypes.uint2, ml_dtypes.int4, ml_dtypes.uint4,
+        ml_dtypes.float4_e2m1fn, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e4m3fnuz, ml_dtypes.float8_e5m2,
+        ml_dtypes.float8_e5m2fnuz, ml_dtypes.float8_e8m0fnu, np.object_,
+    )
+}  # fmt: skip
+_OTHERS["string"] = np.dtype(np.object_)
+KNOWN: Final[frozenset[DType]] = frozenset({*CODES, *_OTHERS.values()})
+"""All dtypes that tensors of a graph may have."""
 
 
 def parse_dtype(value: object) -> DType:
@@ -77,22 +89,6 @@ def parse_dtype(value: object) -> DType:
         if name in _OTHERS:
             return _OTHERS[name]
     raise ParameterError("unknown dtype", found=repr(value), expected="a torch dtype such as torch.float")
-
-
-# Dtypes of ONNX that graphs of PyTorch do not have.
-_OTHERS: Final[dict[str, DType]] = {
-    str(np.dtype(kind).name): np.dtype(kind)
-    for kind in (
-        np.uint16, np.uint32, np.uint64, ml_dtypes.int2, ml_dtypes.uint2, ml_dtypes.int4, ml_dtypes.uint4,
-        ml_dtypes.float4_e2m1fn, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e4m3fnuz, ml_dtypes.float8_e5m2,
-        ml_dtypes.float8_e5m2fnuz, ml_dtypes.float8_e8m0fnu, np.object_,
-    )
-}  # fmt: skip
-_OTHERS["string"] = np.dtype(np.object_)
-
-
-KNOWN: Final[frozenset[DType]] = frozenset({*CODES, *_OTHERS.values()})
-"""All dtypes that tensors of a graph may have."""
 
 
 @lru_cache(maxsize=64)

@@ -47,6 +47,11 @@ _INK, _SOFT, _PAGE, _OURS_COLOUR = "#131820", "#535e6e", "#ffffff", COLOURS["con
 _MOST: Final = 40
 # Pixels of a PNG per unit of the drawing.
 _SCALE: Final = 2
+_TITLES: Final = ("µs", "GFLOP/s", "of peak", "GB/s", "kernel", "operators")
+_BAR, _BAR_LENGTH = "█", 16
+_ENGINE_TITLES: Final = ("min", "median", "p99", "times ours", "error", "engine")
+_PROFILES: Final = 10
+_OURS: Final = "pnnx-serve"
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,11 +177,6 @@ def _plain(content: str) -> str:
     return content.replace("µ", "u").encode("latin-1", "replace").decode("latin-1")
 
 
-_TITLES: Final = ("µs", "GFLOP/s", "of peak", "GB/s", "kernel", "operators")
-_BAR, _BAR_LENGTH = "█", 16
-_ENGINE_TITLES: Final = ("min", "median", "p99", "times ours", "error", "engine")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
     """Result of ``bench``.
@@ -290,10 +290,6 @@ class Bench:
             for name, each in self.times.items()
         ]
         return aligned([_ENGINE_TITLES, *rows], _ENGINE_TITLES[:-1])
-
-
-_PROFILES: Final = 10
-_OURS: Final = "pnnx-serve"
 
 
 def execute(args: argparse.Namespace, settings: Settings) -> int:

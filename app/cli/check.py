@@ -25,6 +25,13 @@ from app.pipelines.nesting import check_nesting
 from app.progress import progress
 from app.settings import Settings
 
+# Multiples that networks usually divide by first, then rarer ones.
+_SIZES: Final = (64, 32, 128, 16, 224, 256, 96, 8, 7, 4, 2, 1, 3, 5, 10, 12, 100, 20, 50, 24, 48)
+_BATCHES: Final = (1, 2)
+# Dynamic sizes of one model may have to differ: number of other combinations to try, and of runs in all.
+_MIXTURES: Final = 400
+_RUNS: Final = 12
+
 
 def execute(args: argparse.Namespace, settings: Settings) -> int:
     """Check the models and return 1 if one of them cannot be served."""
@@ -120,14 +127,6 @@ def _trial(place: str, files: ModelFiles, version: VersionFiles, settings: Setti
         yield Remark(place=place, problem=str(exc))
     except (engine.EngineError, ConfigError, ServiceError) as exc:
         yield Remark(place=place, problem=str(exc), is_error=True)
-
-
-# Multiples that networks usually divide by first, then rarer ones.
-_SIZES: Final = (64, 32, 128, 16, 224, 256, 96, 8, 7, 4, 2, 1, 3, 5, 10, 12, 100, 20, 50, 24, 48)
-_BATCHES: Final = (1, 2)
-# Dynamic sizes of one model may have to differ: number of other combinations to try, and of runs in all.
-_MIXTURES: Final = 400
-_RUNS: Final = 12
 
 
 class NotRunError(Exception):

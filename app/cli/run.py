@@ -28,6 +28,9 @@ from app.signature import Input, Inputs
 from app.tasks.task import Finding
 
 Writer: TypeAlias = Callable[[Any], Iterator[str]]
+_MOST_CHARACTERS = 60
+_UNSAID = ("label", "index", "color", "mask")
+_FIGURES = (("min", np.min), ("max", np.max), ("mean", np.mean))
 
 
 def execute(args: argparse.Namespace, settings: Settings) -> int:
@@ -85,10 +88,6 @@ def _is_exported(model: Model, inputs: Inputs) -> bool:
     return bool(zeros) and all(has_shape(given, zeros[name]) for name, given in inputs.items())
 
 
-_MOST_CHARACTERS = 60
-_UNSAID = ("label", "index", "color", "mask")
-
-
 def report(result: InferResult, items: Sequence[str], about: str, write: Writer) -> str:
     """Return the report; ``items`` names the items of a batch for the predictions, of which ``write`` yields lines."""
     lines = [f"{about} · {time_text(result.timing.infer_s * 1e6)}"]
@@ -126,9 +125,6 @@ def _numbers(array: NDArray[Any]) -> str:
     parts = [f"{name} {float(of(finite)):.6g}" for name, of in _FIGURES if finite.size]
     parts += [f"{name} {int(count)}" for name, count in _oddities(values) if count]
     return "  ".join(parts) or "empty"
-
-
-_FIGURES = (("min", np.min), ("max", np.max), ("mean", np.mean))
 
 
 def _oddities(values: NDArray[np.float64]) -> tuple[tuple[str, int], ...]:

@@ -28,6 +28,18 @@ from app.sound.sound import Sound, Sounds
 _FIELDS: Final = ("model", "version", "outputs", "parameters")
 # Most bytes of a plain field.
 MAX_FIELD: Final = 64 * 1024
+_MAX_PARTS: Final = 256
+_MAX_HEAD: Final = 8 * 1024
+_MAX_BOUNDARY: Final = 200  # RFC 2046 section 5.1.1 allows 70
+_MAX_PARAMETERS: Final = 32
+# Limit of lines that begin with the boundary but continue differently, which does not happen by chance.
+_MAX_LOOKALIKES: Final = 1000
+_MAX_PADDING: Final = 256
+# ``; name=value`` and ``; name="value"``. Possessive quantifiers prevent backtracking.
+_PARAMETER: Final = re.compile(
+    r""";[ \t]*+([^\s=;"]++)[ \t]*+=[ \t]*+(?:"((?:[^"\\]++|\\.)*+)"|([^;]*+))[ \t]*+""", re.DOTALL
+)
+_ESCAPED: Final = re.compile(r'\\(["\\])')
 
 
 def parse_form(body: bytes | bytearray, content_type: str, settings: Settings) -> Message:
@@ -157,21 +169,6 @@ def _sound(part: Part, index: int) -> Sound:
 
 def _file_name(part: Part) -> str:
     return cut(part.file_name or "")
-
-
-_MAX_PARTS: Final = 256
-_MAX_HEAD: Final = 8 * 1024
-_MAX_BOUNDARY: Final = 200  # RFC 2046 section 5.1.1 allows 70
-_MAX_PARAMETERS: Final = 32
-# Limit of lines that begin with the boundary but continue differently, which does not happen by chance.
-_MAX_LOOKALIKES: Final = 1000
-_MAX_PADDING: Final = 256
-
-# ``; name=value`` and ``; name="value"``. Possessive quantifiers prevent backtracking.
-_PARAMETER: Final = re.compile(
-    r""";[ \t]*+([^\s=;"]++)[ \t]*+=[ \t]*+(?:"((?:[^"\\]++|\\.)*+)"|([^;]*+))[ \t]*+""", re.DOTALL
-)
-_ESCAPED: Final = re.compile(r'\\(["\\])')
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,36 @@ _STRING: Final = 56 + 64
 _BLOCK: Final = 1 << 18
 _NON_FINITE: Final = re.compile(r"-?(nan|inf(inity)?)\b", re.IGNORECASE)
 _NOT_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
+# Shorter lists are not worth the search.
+_LEAST: Final = 1 << 12
+_LEAST_STRING: Final = 1 << 16
+_PIECE: Final = 1 << 18
+# Text that pysimdjson parses at once: it holds the interpreter lock for some 4 ms.
+_WHOLE: Final = 1 << 22
+# Longer numbers are refused.
+_MAX_NUMBER: Final = 1 << 12
+# A text with more strings does not consist of tensors.
+_MAX_QUOTES: Final = 10_000
+# Bytes of a value in the parsed array and in the model's dtype, with brackets and commas of the text.
+_VALUE: Final = 24
+# Limit of blanks and brackets before the first number of a list, and of the text from the last one to the next string.
+_MAX_EDGE: Final = 1 << 12
+_BEGIN: Final = re.compile(rb"[ \t\n\r]*+:[ \t\n\r]*+((?:\[[ \t\n\r]*+){1,32}+)(?=[^\]])")
+_BEHIND: Final = b" \t\n\r]},:[{"
+_CLOSING: Final = re.compile(rb"[ \t\n\r]*+\]")
+_BLANKS: Final = b" \t\n\r"
+# Text between the last value of one list and the first one of the next.
+_BREAK: Final = re.compile(rb"\][][, \t\n\r]*+")
+# Keys of an input that never stand for a tensor.
+_NOT_LISTS: Final = frozenset({"shape", "dtype", "b64", "image"})
+_BASE64: Final = frozenset({"b64", "image"})
+# Placeholder for a list or a string while the text around it is parsed; random, so that clients cannot forge it.
+_MARK: Final = secrets.token_hex(16)
+# Kinds of numbers that pysimdjson returns for a dtype's kind, and their dtypes.
+_KINDS: Final = {"f": "d", "i": "i", "u": "i"}
+_WIDE: Final = {"d": np.float64, "i": np.int64}
+# Converts values to an array; the flag says whether they are the first ones of the list.
+Convert = Callable[[Any, bool], NDArray[Any]]
 
 
 def check_counts(body: bytes | bytearray) -> None:
@@ -123,40 +153,6 @@ def _check(what: str, found: int, limit: int) -> None:
             found=found,
             limit=limit,
         )
-
-
-# Shorter lists are not worth the search.
-_LEAST: Final = 1 << 12
-_LEAST_STRING: Final = 1 << 16
-_PIECE: Final = 1 << 18
-# Text that pysimdjson parses at once: it holds the interpreter lock for some 4 ms.
-_WHOLE: Final = 1 << 22
-# Longer numbers are refused.
-_MAX_NUMBER: Final = 1 << 12
-# A text with more strings does not consist of tensors.
-_MAX_QUOTES: Final = 10_000
-# Bytes of a value in the parsed array and in the model's dtype, with brackets and commas of the text.
-_VALUE: Final = 24
-# Limit of blanks and brackets before the first number of a list, and of the text from the last one to the next string.
-_MAX_EDGE: Final = 1 << 12
-_BEGIN: Final = re.compile(rb"[ \t\n\r]*+:[ \t\n\r]*+((?:\[[ \t\n\r]*+){1,32}+)(?=[^\]])")
-_BEHIND: Final = b" \t\n\r]},:[{"
-_CLOSING: Final = re.compile(rb"[ \t\n\r]*+\]")
-_BLANKS: Final = b" \t\n\r"
-# Text between the last value of one list and the first one of the next.
-_BREAK: Final = re.compile(rb"\][][, \t\n\r]*+")
-# Keys of an input that never stand for a tensor.
-_NOT_LISTS: Final = frozenset({"shape", "dtype", "b64", "image"})
-_BASE64: Final = frozenset({"b64", "image"})
-# Placeholder for a list or a string while the text around it is parsed; random, so that clients cannot forge it.
-_MARK: Final = secrets.token_hex(16)
-
-# Kinds of numbers that pysimdjson returns for a dtype's kind, and their dtypes.
-_KINDS: Final = {"f": "d", "i": "i", "u": "i"}
-_WIDE: Final = {"d": np.float64, "i": np.int64}
-
-# Converts values to an array; the flag says whether they are the first ones of the list.
-Convert = Callable[[Any, bool], NDArray[Any]]
 
 
 class LongList:

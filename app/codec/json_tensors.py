@@ -35,6 +35,17 @@ _LEAST_INT64: Final = -(2.0**63)
 _TYPE_NAMES: Final = {
     dict: "an object", str: "a string", type(None): "null", bool: "true or false", float: "a number with a fraction",
 }  # fmt: skip
+# Characters of base64 decoded without a pause; four are three bytes.
+_PIECE: Final = 1 << 20
+_DATA_URL: Final = b"data:"
+_MAX_DATA_URL: Final = 1024
+_TENSOR_KEYS: Final = frozenset({"shape", "dtype", "data", "b64"})
+log = logging.getLogger(__name__)
+# From this size on the text takes longer to parse than most models take to run.
+_LARGE: Final = 1 << 16
+# Limit of remembered models, since a server may load new ones for ever.
+_MAX_MODELS: Final = 1000
+_advised: dict[str, None] = {}
 
 
 def to_array(value: object, port: engine.Port, dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -186,13 +197,6 @@ def _not_a_tensor(value: object, port: engine.Port, exc: Exception) -> InputMism
 def json_type_name(value: object) -> str:
     """Return the name of a value's type in JSON's terms."""
     return _TYPE_NAMES.get(type(value), "a list" if isinstance(value, list) else "a number")
-
-
-# Characters of base64 decoded without a pause; four are three bytes.
-_PIECE: Final = 1 << 20
-_DATA_URL: Final = b"data:"
-_MAX_DATA_URL: Final = 1024
-_TENSOR_KEYS: Final = frozenset({"shape", "dtype", "data", "b64"})
 
 
 def decode_inputs(value: object, signature: Signature, settings: Settings) -> Inputs:
@@ -399,16 +403,6 @@ def _declared_dtype(name: object, port: engine.Port) -> np.dtype[Any]:
         found=cut(name) if isinstance(name, str) else brief(name),
         expected=dtype_name(expected),
     )
-
-
-log = logging.getLogger(__name__)
-
-# From this size on the text takes longer to parse than most models take to run.
-_LARGE: Final = 1 << 16
-# Limit of remembered models, since a server may load new ones for ever.
-_MAX_MODELS: Final = 1000
-
-_advised: dict[str, None] = {}
 
 
 def advised(decode: Callable[[Signature], Inputs], model: str) -> Callable[[Signature], Inputs]:

@@ -39,6 +39,11 @@ TYPES: Final[Mapping[str, str]] = {
 _MOST: Final = 48
 _MAX_BYTES: Final = 4 << 20
 _SHAPE: Final = re.compile(r"\d{1,10}(,\d{1,10}){0,31}|scalar")
+Read = Callable[[bytes, str], InferRequest]
+Measured = tuple[dict[str, NDArray[Any]], str]
+# Number of runs, of which the fastest is reported; fewer if they take longer than _ENOUGH_S in all.
+_RUNS: Final = 7
+_ENOUGH_S: Final = 1.0
 
 
 def list_samples(files: ModelFiles) -> list[dict[str, object]]:
@@ -85,10 +90,6 @@ def _found(files: ModelFiles) -> list[tuple[Path, int]]:
     except OSError:  # no such folder, or removed meanwhile
         return []
     return [(path, size) for path, size in sizes if size <= _MAX_BYTES]
-
-
-Read = Callable[[bytes, str], InferRequest]
-Measured = tuple[dict[str, NDArray[Any]], str]
 
 
 def inputs_to_measure(
@@ -138,11 +139,6 @@ def _zeros(model: Model, texts: Sequence[str]) -> dict[str, NDArray[Any]]:
         specs.append((port.name, shape, port.spec.dtype))
     would_fit(sum(math.prod(shape) * dtype.itemsize for _, shape, dtype in specs))
     return {name: np.zeros(shape, dtype) for name, shape, dtype in specs}
-
-
-# Number of runs, of which the fastest is reported; fewer if they take longer than _ENOUGH_S in all.
-_RUNS: Final = 7
-_ENOUGH_S: Final = 1.0
 
 
 def profile(

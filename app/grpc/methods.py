@@ -38,6 +38,11 @@ _MAX_BYTES: Final = 1 << 20
 
 Document = Mapping[str, Any]
 Check = Callable[[Call, Group], None]
+log = logging.getLogger(__name__)
+# Smaller messages are parsed on the event loop, since a thread would cost more.
+_INLINE: Final = 1 << 16
+_STREAMED: Final = message_class("ModelStreamInferResponse")
+_INFER_RESPONSE: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,14 +164,6 @@ class Methods:
             row = _Row((group,), operation, lambda _: wanted, lambda found: {"settings": write_lists(found)})
         self._check(call, group)
         return row
-
-
-log = logging.getLogger(__name__)
-
-# Smaller messages are parsed on the event loop, since a thread would cost more.
-_INLINE: Final = 1 << 16
-_STREAMED: Final = message_class("ModelStreamInferResponse")
-_INFER_RESPONSE: Final = 2
 
 
 class Inference:

@@ -55,6 +55,8 @@ _STREAM_DEPTH: Final = 3
 _TUNING: Final = "/tune"
 # Ends of the paths below /v2 that change the server: log, traces, models, shared memory.
 _ADMIN: Final = ("/logging", "/trace/setting", "/load", "/unload", "/register", "/unregister")
+_PORTS: Final = {"http": 80, "https": 443}
+_ANY: Final = "*"
 
 
 class AccessPolicy:
@@ -172,10 +174,6 @@ def _header(headers: Headers, wanted: bytes) -> bytes | None:
 
 def _answer(error: ServiceError, path: str) -> Response:
     return v2_error_response(error) if path.startswith(_V2) or path == "/v2" else error_response(error)
-
-
-_PORTS: Final = {"http": 80, "https": 443}
-_ANY: Final = "*"
 
 
 class OriginPolicy:

@@ -41,6 +41,13 @@ _FLAG: Final[Schema] = {"type": "boolean"}
 _COUNT: Final[Schema] = {"type": "integer", "minimum": 0, "maximum": _MOST}
 # null is equivalent to omission.
 _PARAMETERS: Final[Schema] = {"type": ["object", "null"]}
+_MAX_EXAMPLE_ELEMENTS: Final = 512
+_MAX_EXAMPLE_MODELS: Final = 8
+_SCHEMES: Final = {
+    "bearer": {"type": "http", "scheme": "bearer"},
+    "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+}
+_WHY: Final = {"401": "no key, or an unknown one", "403": "the key does not allow this"}
 
 
 def _object(required: str, /, **known: Schema) -> Schema:
@@ -206,15 +213,6 @@ def _answer(path: str) -> dict[str, Any]:
 
 def _refusal(why: str) -> dict[str, Any]:
     return {"description": why, "content": {_JSON: {"schema": ERROR}}}
-
-
-_MAX_EXAMPLE_ELEMENTS: Final = 512
-_MAX_EXAMPLE_MODELS: Final = 8
-_SCHEMES: Final = {
-    "bearer": {"type": "http", "scheme": "bearer"},
-    "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
-}
-_WHY: Final = {"401": "no key, or an unknown one", "403": "the key does not allow this"}
 
 
 def install_openapi(app: FastAPI) -> None:

@@ -27,6 +27,77 @@ VersionNumber = Annotated[
 ]
 """Version in a query, which ``app.codec.message.read_version`` checks."""
 
+# Documentation of an error. A reference, since FastAPI would process a model again for each route.
+REFUSED: Final = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorBody"}}}}
+_TENSOR: Final = {
+    "oneOf": [
+        {"type": "array", "items": {}, "description": "nested lists of numbers"},
+        {"type": "number"},
+        {
+            "type": "object",
+            "properties": {
+                "shape": {"type": "array", "items": {"type": "integer", "minimum": 0}},
+                "dtype": {"type": "string", "example": "float32"},
+                "data": {"type": "array", "items": {}, "description": "flat or nested"},
+                "b64": {"type": "string", "description": "base64 of the raw little-endian bytes, instead of data"},
+            },
+        },
+        {
+            "type": "object",
+            "properties": {"image": {"type": "string", "description": "base64 of an encoded picture"}},
+            "required": ["image"],
+        },
+    ]
+}
+_VERSION: Final = {
+    "anyOf": [
+        {"type": "integer", "minimum": 1, "maximum": 999_999_999},
+        {"type": "string", "pattern": "^[A-Za-z][A-Za-z0-9._-]{0,63}$"},
+    ]
+}
+_JSON_BODY: Final = {
+    "type": "object",
+    "oneOf": [{"required": ["inputs"]}, {"required": ["image"]}],
+    "additionalProperties": False,
+    "properties": {
+        "model": {"type": "string"},
+        "version": _VERSION,
+        "inputs": {
+            "description": "one tensor for a model with one input, or an object of tensors by input name",
+            "anyOf": [*_TENSOR["oneOf"], {"type": "object", "additionalProperties": _TENSOR}],
+        },
+        "image": {"type": "string", "description": "short for inputs that are a picture, in base64"},
+        "outputs": {"type": "array", "items": {"type": "string"}, "description": "names of the outputs wanted"},
+        "parameters": {"type": "object", "description": "as the query parameters of the model's task"},
+    },
+}
+_FILE: Final = {"type": "string", "format": "binary"}
+_TEXT: Final = {"type": "string"}
+_ERRORS: Final = {
+    400: "malformed request", 404: "unknown model or version", 406: "no format that Accept allows",
+    413: "body, picture, tensor or batch too large", 415: "unknown Content-Type", 422: "does not fit the model",
+    429: "too many requests are waiting", 500: "fault of the server", 503: "the model is not ready",
+    504: "deadline exceeded",
+}  # fmt: skip
+_BODY: Final = {
+    "required": True,
+    "content": {
+        JSON: {"schema": _JSON_BODY},
+        FORM: {
+            "schema": {
+                "type": "object",
+                "properties": {"file": {"type": "array", "items": _FILE, "description": "pictures, .npy or .npz"}},
+            }
+        },
+        "image/*": {"schema": _FILE},
+        NPY: {"schema": _FILE},
+        NPZ: {"schema": _FILE},
+    },
+}
+_TIMING: Final = {
+    "queue_ms": 0.1, "decode_ms": 1.2, "preprocess_ms": 0.3, "infer_ms": 7.5, "postprocess_ms": 0.1, "total_ms": 9.2,
+}  # fmt: skip
+
 
 class Problem(Body):
     """Description of an error."""
@@ -40,10 +111,6 @@ class ErrorBody(Body):
     """Body of every error."""
 
     error: Problem
-
-
-# Documentation of an error. A reference, since FastAPI would process a model again for each route.
-REFUSED: Final = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorBody"}}}}
 
 
 class Live(Body):
@@ -159,78 +226,6 @@ def infer_body() -> type[InferBody]:
     text = "Depends on the model's task, by step for a pipeline; for a batch of several items a list."
     predictions: Any = (found | list[found] | None, Field(None, description=text))
     return create_model("InferBody", __base__=InferBody, __doc__=InferBody.__doc__, predictions=predictions)
-
-
-_TENSOR: Final = {
-    "oneOf": [
-        {"type": "array", "items": {}, "description": "nested lists of numbers"},
-        {"type": "number"},
-        {
-            "type": "object",
-            "properties": {
-                "shape": {"type": "array", "items": {"type": "integer", "minimum": 0}},
-                "dtype": {"type": "string", "example": "float32"},
-                "data": {"type": "array", "items": {}, "description": "flat or nested"},
-                "b64": {"type": "string", "description": "base64 of the raw little-endian bytes, instead of data"},
-            },
-        },
-        {
-            "type": "object",
-            "properties": {"image": {"type": "string", "description": "base64 of an encoded picture"}},
-            "required": ["image"],
-        },
-    ]
-}
-_VERSION: Final = {
-    "anyOf": [
-        {"type": "integer", "minimum": 1, "maximum": 999_999_999},
-        {"type": "string", "pattern": "^[A-Za-z][A-Za-z0-9._-]{0,63}$"},
-    ]
-}
-_JSON_BODY: Final = {
-    "type": "object",
-    "oneOf": [{"required": ["inputs"]}, {"required": ["image"]}],
-    "additionalProperties": False,
-    "properties": {
-        "model": {"type": "string"},
-        "version": _VERSION,
-        "inputs": {
-            "description": "one tensor for a model with one input, or an object of tensors by input name",
-            "anyOf": [*_TENSOR["oneOf"], {"type": "object", "additionalProperties": _TENSOR}],
-        },
-        "image": {"type": "string", "description": "short for inputs that are a picture, in base64"},
-        "outputs": {"type": "array", "items": {"type": "string"}, "description": "names of the outputs wanted"},
-        "parameters": {"type": "object", "description": "as the query parameters of the model's task"},
-    },
-}
-_FILE: Final = {"type": "string", "format": "binary"}
-_TEXT: Final = {"type": "string"}
-
-_ERRORS: Final = {
-    400: "malformed request", 404: "unknown model or version", 406: "no format that Accept allows",
-    413: "body, picture, tensor or batch too large", 415: "unknown Content-Type", 422: "does not fit the model",
-    429: "too many requests are waiting", 500: "fault of the server", 503: "the model is not ready",
-    504: "deadline exceeded",
-}  # fmt: skip
-
-_BODY: Final = {
-    "required": True,
-    "content": {
-        JSON: {"schema": _JSON_BODY},
-        FORM: {
-            "schema": {
-                "type": "object",
-                "properties": {"file": {"type": "array", "items": _FILE, "description": "pictures, .npy or .npz"}},
-            }
-        },
-        "image/*": {"schema": _FILE},
-        NPY: {"schema": _FILE},
-        NPZ: {"schema": _FILE},
-    },
-}
-_TIMING: Final = {
-    "queue_ms": 0.1, "decode_ms": 1.2, "preprocess_ms": 0.3, "infer_ms": 7.5, "postprocess_ms": 0.1, "total_ms": 9.2,
-}  # fmt: skip
 
 
 def infer_documentation() -> dict[str, Any]:

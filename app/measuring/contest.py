@@ -21,6 +21,12 @@ from numpy.typing import NDArray
 
 ROUNDS: Final = 10
 Answer = TypeVar("Answer")
+Array: TypeAlias = NDArray[Any]
+Run: TypeAlias = Callable[[Sequence[Array]], Sequence[Array]]
+# Winograd in float32 stays within 1e-4 in deep networks; unrequested bfloat16 would be at 1e-2.
+ALLOWED_SHARE: Final = 1e-3
+# Two quantisers round to different bytes, so their answers differ visibly; another network differs more.
+ALLOWED_SHARE_OF_INT8: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,10 +92,6 @@ def fastest_kernels(profiles: Sequence[Sequence[Mapping[str, Any]]]) -> list[dic
         {**each, "time_us": min(profile[place]["time_us"] for profile in profiles)}
         for place, each in enumerate(profiles[0])
     ]
-
-
-Array: TypeAlias = NDArray[Any]
-Run: TypeAlias = Callable[[Sequence[Array]], Sequence[Array]]
 
 
 class RivalError(Exception):
@@ -240,12 +242,6 @@ def _stem(model: Path) -> str:
 def message_of(exc: Exception) -> str:
     """Return the type and first line of an exception."""
     return f"{type(exc).__name__}: {str(exc).strip().partition(chr(10))[0]}"
-
-
-# Winograd in float32 stays within 1e-4 in deep networks; unrequested bfloat16 would be at 1e-2.
-ALLOWED_SHARE: Final = 1e-3
-# Two quantisers round to different bytes, so their answers differ visibly; another network differs more.
-ALLOWED_SHARE_OF_INT8: Final = 0.5
 
 
 class Contest:

@@ -23,6 +23,12 @@ from app.errors import DeadlineExceededError, QueueFullError, RequestTooLargeErr
 _TIMES: Final = 2
 
 _current: ContextVar[Reservation | None] = ContextVar("reservation", default=None)
+_NOTHING: Final = nullcontext()
+_LITTLE: Final = 1 << 28
+# Share of the budget for bodies that are still arriving; the rest is enough to answer those that have arrived.
+_ARRIVING: Final = 1 / 2
+# Share of the budget for caches that outlive a request.
+_KEPT: Final = 1 / 2
 
 
 class Reservation:
@@ -181,10 +187,6 @@ class _Run:
             self._held += more
 
 
-_NOTHING: Final = nullcontext()
-_LITTLE: Final = 1 << 28
-
-
 def bounded(most: int) -> AbstractContextManager[None]:
     """Refuse tensors of more than so many bytes, but at least _LITTLE, outside of a request."""
     most = max(most, _LITTLE)
@@ -267,12 +269,6 @@ def check() -> None:
     reservation = _current.get()
     if reservation is not None:
         reservation.check()
-
-
-# Share of the budget for bodies that are still arriving; the rest is enough to answer those that have arrived.
-_ARRIVING: Final = 1 / 2
-# Share of the budget for caches that outlive a request.
-_KEPT: Final = 1 / 2
 
 
 class MemoryBudget:

@@ -30,6 +30,10 @@ from app.models.statistics import ITEM_BOUNDS, TIME_BOUNDS, Statistics
 from app.serving.dataplane import DataPlane
 from app.version import version as program_version
 
+_OK = "ok"
+_STATM: Final = Path("/proc/self/statm")
+_FILES: Final = Path("/proc/self/fd")
+
 
 class Kind(enum.StrEnum):
     """Prometheus type of a metric."""
@@ -256,9 +260,6 @@ class MetricsCollector:
         }
 
 
-_OK = "ok"
-
-
 def read_models(store: Store, *, idle_histograms: bool = False) -> Snapshot:
     """Return the metrics of all versions that are, or will be, served; thread-safe.
 
@@ -329,10 +330,6 @@ def _of_requests(figures: Statistics, idle_histograms: bool) -> Iterator[tuple[s
     yield "batch_items", [float(figures.batch_items), *buckets.batch]
     if figures.last_request_at is not None:
         yield "model_last_request_timestamp_seconds", figures.last_request_at
-
-
-_STATM: Final = Path("/proc/self/statm")
-_FILES: Final = Path("/proc/self/fd")
 
 
 def read_process(worker: str) -> Snapshot:

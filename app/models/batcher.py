@@ -32,6 +32,15 @@ log = logging.getLogger(__name__)
 
 # A batch of more segments than these may be worth compiled code of its own.
 FEW_PARTS: Final = 3
+_ELSEWHERE: Final = "the batch does not lie along the first dimension of all inputs and outputs"
+# An item must take less than this fraction of its time in the next smaller batch for the larger one to pay off.
+GAIN: Final = 0.9
+# Models with longer runs are not tuned: a batch would delay the next requests.
+LONG_S: Final = 0.25
+# Number of timed runs per size, and the time after which no more are made.
+_ROUNDS: Final = 9
+_FEWEST: Final = 3
+_SPENT_S: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,24 +225,11 @@ def _problem(session: engine.Session, example: Tensors) -> str | None:
     return None if proof.is_plain and not any(axis != 0 for axis in proof.outputs) else _ELSEWHERE
 
 
-_ELSEWHERE: Final = "the batch does not lie along the first dimension of all inputs and outputs"
-
-
 def _random(shape: tuple[int, ...], dtype: np.dtype[Any], random: np.random.Generator) -> NDArray[Any]:
     if dtype.kind in "fc":
         return random.standard_normal(shape).astype(dtype)
     # Indices into tables are valid: tables have at least two rows.
     return random.integers(0, 2, shape).astype(dtype)
-
-
-# An item must take less than this fraction of its time in the next smaller batch for the larger one to pay off.
-GAIN: Final = 0.9
-# Models with longer runs are not tuned: a batch would delay the next requests.
-LONG_S: Final = 0.25
-# Number of timed runs per size, and the time after which no more are made.
-_ROUNDS: Final = 9
-_FEWEST: Final = 3
-_SPENT_S: Final = 0.2
 
 
 def tune(batcher: Batcher, run_s: float) -> None:

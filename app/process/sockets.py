@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 # Length of the accept queue; connections in it take no file descriptors.
 BACKLOG: Final = 2048
+_OTHERS = ("tls_key", "tls_key_password", "tls_client_ca")
+# Interval of checks whether the shutdown has become urgent.
+_POLL_S = 0.05
 
 
 def listen(settings: Settings) -> socket.socket:
@@ -40,9 +43,6 @@ def reason_of(exc: OSError) -> str:
     """Return why an address cannot be listened on, without the address that socket.create_server adds."""
     # Not os.strerror: for an unknown host the errno is one of getaddrinfo's.
     return str(exc.strerror).partition(" (while attempting")[0]
-
-
-_OTHERS = ("tls_key", "tls_key_password", "tls_client_ca")
 
 
 def tls_context(settings: Settings) -> ssl.SSLContext | None:
@@ -88,10 +88,6 @@ def _reason(exc: Exception) -> str:
     if isinstance(exc, ssl.SSLError):
         return f"cannot be read: {exc.reason or 'not PEM, or a wrong password'}"
     return (exc.strerror if isinstance(exc, OSError) else None) or str(exc)
-
-
-# Interval of checks whether the shutdown has become urgent.
-_POLL_S = 0.05
 
 
 def make_grpc_server(settings: Settings, state: State, codes: Counter[str]) -> GrpcServer | None:

@@ -41,6 +41,18 @@ if TYPE_CHECKING:
 
 _PICTURES: Final = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".webp": "image/webp"}
 _MAX_ELEMENTS: Final = 64
+log = logging.getLogger(__name__)
+# The banner is printed after this time at the latest, even if models are still loading.
+ANNOUNCE_S: Final = 60.0
+# libuv accepts one connection per handle of the listening socket in an iteration of the event loop. Iterations are long
+# under load, and when the kernel's queue is full a connection is dropped: its client retries after 1, 3, 7 seconds.
+ACCEPTED_AT_ONCE: Final = 8
+# Interval at which a worker checks whether it should listen.
+_POLL_S: Final = 0.05
+# Interval at which a worker publishes its metrics for the others.
+_PUBLISH_S: Final = 1.0
+# Interval of checks whether newly loaded objects should be frozen.
+_FREEZE_CHECK_S: Final = 10.0
 
 
 def banner(plane: DataPlane, url: str, grpc_port: int | None = None) -> str:
@@ -115,21 +127,6 @@ def _inputs(version: Version) -> str:
     if version.model is None:
         return version.reason or ""
     return ", ".join(f"{port.name} {describe(port)}" for port in version.model.signature.inputs)
-
-
-log = logging.getLogger(__name__)
-
-# The banner is printed after this time at the latest, even if models are still loading.
-ANNOUNCE_S: Final = 60.0
-# libuv accepts one connection per handle of the listening socket in an iteration of the event loop. Iterations are long
-# under load, and when the kernel's queue is full a connection is dropped: its client retries after 1, 3, 7 seconds.
-ACCEPTED_AT_ONCE: Final = 8
-# Interval at which a worker checks whether it should listen.
-_POLL_S: Final = 0.05
-# Interval at which a worker publishes its metrics for the others.
-_PUBLISH_S: Final = 1.0
-# Interval of checks whether newly loaded objects should be frozen.
-_FREEZE_CHECK_S: Final = 10.0
 
 
 class Server(uvicorn.Server):

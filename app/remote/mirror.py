@@ -28,6 +28,12 @@ BESIDE: Final = ".sha256"
 MAX_BYTES: Final = 8 * 2**20
 _LINE: Final = re.compile(r"([0-9a-fA-F]{64}) [ *](?:\./)?(.+)")
 _ALONE: Final = re.compile(r"\s*([0-9a-fA-F]{64})(?:\s.*)?", re.DOTALL)
+log = logging.getLogger(__name__)
+# Maximum age of another process's check to be reused; of processes that start together, one fetches.
+_RECENT_S: Final = 2.0
+# Retry interval while there is nothing to serve; doubled each time, up to the polling interval.
+_FIRST_S: Final = 1.0
+_LONGEST_S: Final = 30.0
 
 
 class Mirror:
@@ -229,15 +235,6 @@ def parse_digest(text: bytes) -> str:
     if match is None:
         raise SourceError(f"the {BESIDE} file beside it holds no SHA-256: expected 64 hexadecimal digits")
     return match[1].lower()
-
-
-log = logging.getLogger(__name__)
-
-# Maximum age of another process's check to be reused; of processes that start together, one fetches.
-_RECENT_S: Final = 2.0
-# Retry interval while there is nothing to serve; doubled each time, up to the polling interval.
-_FIRST_S: Final = 1.0
-_LONGEST_S: Final = 30.0
 
 
 class StoreSync:

@@ -21,6 +21,9 @@ from app.render.svg import render_svg
 from app.render.table import render_text
 
 _LONGEST: Final = 60
+# All other characters become numeric entities, since a label may be parsed as HTML or Markdown.
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 ,.:=+-/()×→·…")
+__all__ = ["FORMATS", "MEDIA_TYPES", "render", "with_times"]
 
 
 def render_dot(description: Description) -> str:
@@ -52,10 +55,6 @@ def _quoted(text: str) -> str:
 def _escaped(text: str) -> str:
     r"""Escape quotes and backslashes, which would begin an escape such as ``\N``."""
     return cleaned(text).replace("\\", "\\\\").replace('"', '\\"')
-
-
-# All other characters become numeric entities, since a label may be parsed as HTML or Markdown.
-_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 ,.:=+-/()×→·…")
 
 
 def render_mermaid(description: Description) -> str:
@@ -115,9 +114,6 @@ def render(description: Mapping[str, Any], format: str) -> str:
     if format not in _DRAWINGS:
         raise InvalidRequestError(f"format: found {format!r}, expected one of {', '.join(FORMATS)}")
     return _DRAWINGS[format](read_description(description))
-
-
-__all__ = ["FORMATS", "MEDIA_TYPES", "render", "with_times"]
 
 
 def render_json(description: Mapping[str, Any]) -> str:

@@ -77,14 +77,6 @@ COLOURS: Final[Mapping[str, str]] = {
     "other": "#b91c1c",
 }
 TEXT: Final = "#ffffff"
-
-
-def family_of(operator_type: str) -> str:
-    """Return the family of an operator type; ``other`` if unknown, such as a user's own."""
-    word = operator_type.replace("_", "").lower()
-    return next((family for family, pattern in _PATTERNS if pattern.fullmatch(word)), "other")
-
-
 # PyTorch's defaults, which captions omit.
 _DEFAULTS: Final[Mapping[str, tuple[Any, ...]]] = {
     "stride": (1,),
@@ -95,6 +87,12 @@ _DEFAULTS: Final[Mapping[str, tuple[Any, ...]]] = {
 }
 # The end of an axis in PNNX files.
 _END: Final = 2147483647
+
+
+def family_of(operator_type: str) -> str:
+    """Return the family of an operator type; ``other`` if unknown, such as a user's own."""
+    word = operator_type.replace("_", "").lower()
+    return next((family for family, pattern in _PATTERNS if pattern.fullmatch(word)), "other")
 
 
 def key_params(operator: Operator) -> str:

@@ -25,6 +25,15 @@ from app.models.registry.commands import Loaded, ModelCommands
 from app.settings import Settings
 
 Arguments: TypeAlias = Mapping[str, Any]
+T = TypeVar("T")
+# Commands that are executed at a time; more wait. Models load in parallel as far as memory allows (loader_pool.py).
+MAX_CALLS: Final = 16
+# A load may wait for others, each of which may take the whole load_timeout_s.
+LOADS: Final = 3
+# Seconds added to the time limit of a request, for workers that have just started.
+_MARGIN_S: Final = 60.0
+_LOAD: Final = "load"
+_UNLOAD: Final = "unload"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,18 +110,6 @@ class Commands:
             ServiceError: it failed.
         """
         return await self._handlers[command.verb].do(command.arguments)
-
-
-T = TypeVar("T")
-
-# Commands that are executed at a time; more wait. Models load in parallel as far as memory allows (loader_pool.py).
-MAX_CALLS: Final = 16
-# A load may wait for others, each of which may take the whole load_timeout_s.
-LOADS: Final = 3
-# Seconds added to the time limit of a request, for workers that have just started.
-_MARGIN_S: Final = 60.0
-_LOAD: Final = "load"
-_UNLOAD: Final = "unload"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,6 +37,15 @@ from app.serving.control import Commands, Control
 from app.settings import Settings
 from app.thread_limits import ThreadBudget, thread_budget
 
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+# Outcome in the statistics of a request whose client left before the answer.
+CANCELLED: Final = "cancelled"
+# How long loads may take to react when the server stops.
+STOP_LOADING_S: Final = 3.0
+# Most names of models in the reason why the server is not ready.
+MAX_NAMES: Final = 10
+
 
 class Drawings:
     """Drawings in progress.
@@ -89,17 +98,6 @@ class Drawings:
         del self._tasks[key]
         if not task.cancelled():
             task.exception()  # marks it as retrieved, since every client may have left
-
-
-log = logging.getLogger(__name__)
-T = TypeVar("T")
-
-# Outcome in the statistics of a request whose client left before the answer.
-CANCELLED: Final = "cancelled"
-# How long loads may take to react when the server stops.
-STOP_LOADING_S: Final = 3.0
-# Most names of models in the reason why the server is not ready.
-MAX_NAMES: Final = 10
 
 
 class Answer(NamedTuple):

@@ -29,6 +29,19 @@ _MAX_CHANNELS: Final = 32
 _BLOCK: Final = 1 << 18
 # Memory of a decoder and a resampler.
 _DECODER_BYTES: Final = 1 << 20
+# What libsndfile says of a header whose rate or number of channels is 0 or negative.
+_NO_INFO: Final = "SF_INFO"
+_NO_RATE: Final = (
+    f"found a header without a sample rate or channels, expected {MIN_RATE:,} to {MAX_RATE:,} samples per second and 1"
+    f" to {_MAX_CHANNELS} channels"
+)
+# What libsndfile says for a length that it does not know.
+_UNKNOWN: Final = 2**62
+_MAGIC: Final = (
+    (b"fLaC", "audio/flac"), (b"OggS", "audio/ogg"), (b".snd", "audio/basic"), (b"caff", "audio/x-caf"),
+    (b"riff", "audio/x-w64"), (b"ID3", "audio/mpeg"), (b"\xff\xfa", "audio/mpeg"), (b"\xff\xfb", "audio/mpeg"),
+    (b"\xff\xf3", "audio/mpeg"), (b"\xff\xf2", "audio/mpeg"),
+)  # fmt: skip
 
 
 class Decoder:
@@ -138,14 +151,6 @@ def _blocks(sound: Sound, max_seconds: float, cost: Callable[[_Header], float]) 
             raise _unreadable(sound, str(error)) from None
 
 
-# What libsndfile says of a header whose rate or number of channels is 0 or negative.
-_NO_INFO: Final = "SF_INFO"
-_NO_RATE: Final = (
-    f"found a header without a sample rate or channels, expected {MIN_RATE:,} to {MAX_RATE:,} samples per second and 1"
-    f" to {_MAX_CHANNELS} channels"
-)
-
-
 def _checked(sound: Sound, file: Any, max_seconds: float) -> _Header:
     """Return the header of an opened file after the checks that it allows."""
     header = _Header(str(file.format), int(file.samplerate), int(file.channels), int(file.frames))
@@ -220,10 +225,6 @@ class _Header(NamedTuple):
     samples: int
 
 
-# What libsndfile says for a length that it does not know.
-_UNKNOWN: Final = 2**62
-
-
 def format_of(start: bytes) -> str | None:
     """Return the media type of a sound by its first twelve bytes, or None."""
     if start[:4] in (b"RIFF", b"RIFX", b"RF64") and start[8:12] == b"WAVE":
@@ -231,13 +232,6 @@ def format_of(start: bytes) -> str | None:
     if start[:4] == b"FORM" and start[8:12] in (b"AIFF", b"AIFC"):
         return "audio/aiff"
     return next((kind for magic, kind in _MAGIC if start.startswith(magic)), None)
-
-
-_MAGIC: Final = (
-    (b"fLaC", "audio/flac"), (b"OggS", "audio/ogg"), (b".snd", "audio/basic"), (b"caff", "audio/x-caf"),
-    (b"riff", "audio/x-w64"), (b"ID3", "audio/mpeg"), (b"\xff\xfa", "audio/mpeg"), (b"\xff\xfb", "audio/mpeg"),
-    (b"\xff\xf3", "audio/mpeg"), (b"\xff\xf2", "audio/mpeg"),
-)  # fmt: skip
 
 
 def _names() -> str:

@@ -19,6 +19,9 @@ Matrix = NDArray[np.float64]
 
 _NAME: Final = "features"
 _LN10: Final = float(np.log(10))
+_PAD: Final = {"reflect": "mode=reflect pad=({0},{0})", "zeros": "mode=constant value=0.0 pad=({0},{0})"}
+# Added to a deviation, which is 0 for silence; as NeMo has it.
+_LITTLE: Final = 1e-5
 
 
 def compose_features(config: SoundConfig) -> engine.RuntimeGraph:
@@ -38,9 +41,6 @@ def compose_features(config: SoundConfig) -> engine.RuntimeGraph:
     if config.mean != 0 or config.std != 1:
         at = lines.formula("standard", at, f"div(sub(@0,{config.mean!r}),{config.std!r})")
     return lines.graph(_normalised(lines, at, config))
-
-
-_PAD: Final = {"reflect": "mode=reflect pad=({0},{0})", "zeros": "mode=constant value=0.0 pad=({0},{0})"}
 
 
 def _logarithm(lines: _Lines, at: str, config: SoundConfig) -> str:
@@ -65,10 +65,6 @@ def _normalised(lines: _Lines, at: str, config: SoundConfig) -> str:
         return at
     deviation = lines.add("torch.std", "deviation", at, "dim=(2) keepdim=True unbiased=True")
     return lines.formula("scaled", f"{at} {deviation}", f"div(@0,add(@1,{_LITTLE!r}))")
-
-
-# Added to a deviation, which is 0 for silence; as NeMo has it.
-_LITTLE: Final = 1e-5
 
 
 def fourier_matrix(config: SoundConfig) -> Matrix:

@@ -39,6 +39,18 @@ from app.trials.tuning import Surroundings, Tell
 
 # Operator name and output index; operand names differ from file to file.
 Place: TypeAlias = tuple[str, int]
+# Limit of one comparison.
+MAX_ENTRIES: Final = 12
+_ENTRY: Final = re.compile(
+    r"(?P<model>[^:]+)(:(?P<version>[^:]*))?(:(?P<backend>|compiled|reference))?(:(?P<threads>\d{0,4}))?"
+    r"(:(?P<precision>|float32|bf16|auto))?"
+)
+_ROUNDS: Final = 5
+_TURN_S: Final = 0.1
+# Maximum number of listed operators without a counterpart.
+_NAMED: Final = 20
+# Keys of predictions omitted from the report because they are large.
+_PICTURES: Final = ("mask", "image")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,14 +139,6 @@ def _bytes(graph: engine.RuntimeGraph, inputs: Sequence[NDArray[Any]], names: Se
     )
 
 
-# Limit of one comparison.
-MAX_ENTRIES: Final = 12
-_ENTRY: Final = re.compile(
-    r"(?P<model>[^:]+)(:(?P<version>[^:]*))?(:(?P<backend>|compiled|reference))?(:(?P<threads>\d{0,4}))?"
-    r"(:(?P<precision>|float32|bf16|auto))?"
-)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     """Entry of a comparison.
@@ -216,14 +220,6 @@ def _entry(text: str, find: Callable[[str, int | str | None], Version], settings
 
 def _each_once(entries: Sequence[Entry]) -> list[Entry]:
     return list({(each.name, each.version, each.build): each for each in entries}.values())
-
-
-_ROUNDS: Final = 5
-_TURN_S: Final = 0.1
-# Maximum number of listed operators without a counterpart.
-_NAMED: Final = 20
-# Keys of predictions omitted from the report because they are large.
-_PICTURES: Final = ("mask", "image")
 
 
 @dataclass(slots=True, kw_only=True)

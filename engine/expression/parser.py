@@ -40,6 +40,8 @@ _FLOAT: Final = re.compile(rf"[-+]?{_MAGNITUDE}")
 _COMPLEX: Final = re.compile(rf"(?:([-+]?{_MAGNITUDE})\+?(?=[-+]))?([-+]?{_MAGNITUDE})j")
 _NAMES: Final[dict[str, bool | None]] = {"None": None, "True": True, "False": False}
 _INT64: Final = range(-(2**63), 2**63)
+MAX_DEPTH: Final = 2_000
+"""Most calls and lists that may be open at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,10 +96,6 @@ def _integer(token: Token) -> int:
 
 def _float(text: str) -> float:
     return float(text.removesuffix(".0")) if text.endswith(("inf.0", "nan.0")) else float(text)
-
-
-MAX_DEPTH: Final = 2_000
-"""Most calls and lists that may be open at once."""
 
 
 @lru_cache(maxsize=1024)

@@ -16,6 +16,8 @@ from engine.ir.dims import Dim, specialise
 FLOAT32_BITS: Final = 24
 FLOAT64_BITS: Final = 53
 _LARGEST_PART: Final = 2**12
+_PAIRS: Final = ("add", "sub", "mul", "truediv", "floordiv", "mod", "divmod", "pow")
+_SINGLE: Final = ("neg", "pos", "abs", "bool", "floor", "ceil", "trunc", "round", "int", "hash")
 
 
 class InexactError(ArithmeticError):
@@ -58,8 +60,6 @@ def _plain(value: Any) -> Any:
     return value.specialise() if isinstance(value, (Dim, Ratio)) else value
 
 
-_PAIRS: Final = ("add", "sub", "mul", "truediv", "floordiv", "mod", "divmod", "pow")
-_SINGLE: Final = ("neg", "pos", "abs", "bool", "floor", "ceil", "trunc", "round", "int", "hash")
 for _name in (*_PAIRS, *(f"r{each}" for each in _PAIRS), *_SINGLE, "eq", "ne", "lt", "le", "gt", "ge"):
     setattr(Ratio, f"__{_name}__", _of_number(f"__{_name}__"))
 setattr(Ratio, "is_integer", _of_number("is_integer"))  # noqa: B010

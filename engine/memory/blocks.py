@@ -32,6 +32,21 @@ R = TypeVar("R")
 PIECE_BYTES: Final = 8 << 20
 """Enough work for a thread, and short enough between two checks for cancellation."""
 _MOST_THREADS: Final = 4
+_FICLONE: Final = 0x40049409
+# Local file systems that keep allocated space for later writes: ext4, XFS, and overlays over them in containers.
+_DISKS: Final = frozenset({0xEF53, 0x58465342, 0x794C7630})
+_LARGE_BYTES: Final = 4 << 20
+# Larger requests are first checked against the free memory: the system overcommits.
+_CHECKED_BYTES: Final = 64 << 20
+_FLAGS: Final = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+_MAP_FIXED: Final = 0x10
+# libc's mmap, because Python's keeps a descriptor open as long as the map lives.
+_libc: Final = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *([ctypes.c_int] * 3), ctypes.c_long)
+_libc.fstatfs.argtypes = (ctypes.c_int, ctypes.c_void_p)
+_libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+_libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 
 def side_by_side(do: Callable[[T], R], pieces: Sequence[T]) -> Iterator[R]:
@@ -53,23 +68,6 @@ def side_by_side(do: Callable[[T], R], pieces: Sequence[T]) -> Iterator[R]:
                 yield result
         finally:
             pool.shutdown(cancel_futures=True)
-
-
-_FICLONE: Final = 0x40049409
-# Local file systems that keep allocated space for later writes: ext4, XFS, and overlays over them in containers.
-_DISKS: Final = frozenset({0xEF53, 0x58465342, 0x794C7630})
-_LARGE_BYTES: Final = 4 << 20
-# Larger requests are first checked against the free memory: the system overcommits.
-_CHECKED_BYTES: Final = 64 << 20
-_FLAGS: Final = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-_MAP_FIXED: Final = 0x10
-# libc's mmap, because Python's keeps a descriptor open as long as the map lives.
-_libc: Final = ctypes.CDLL(None, use_errno=True)
-_libc.mmap.restype = ctypes.c_void_p
-_libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *([ctypes.c_int] * 3), ctypes.c_long)
-_libc.fstatfs.argtypes = (ctypes.c_int, ctypes.c_void_p)
-_libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
-_libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 
 class TornError(Exception):

@@ -41,6 +41,36 @@ concatenation are computed in place; products, masks and softmax that spell out 
 recurrent layers run interleaved, some steps apart.
 """
 
+Pass: TypeAlias = Callable[[RuntimeGraph], pnnx.Graph]
+"""Function from a built graph to a new source; ``graph.source`` itself if there is nothing to change."""
+PASSES: Final[Mapping[str, Pass]] = MappingProxyType(
+    {
+        each.__name__: each
+        for each in (
+            dead_operators,
+            identity_removal,
+            decomposition,
+            byte_moves,
+            unsigned_codes,
+            quantised_transposes,
+            quantised_products,
+            quantised_windows,
+            integer_products,
+            constant_folding,
+            computed_items,
+            common_subexpressions,
+            transpose_cancelling,
+            parallel_convolutions,
+            fold_batch_norm,
+            unused_channels,
+            expression_fusion,
+        )
+    }
+)
+"""Every pass by name, in the order they run."""
+ROUNDS: Final = 8
+"""Most rounds of all passes; two or three are usual, the last of which changes nothing."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassReport:
@@ -87,39 +117,6 @@ def total(name: str, reports: Sequence[PassReport]) -> PassReport:
 def _differs(old: pnnx.Operator, new: pnnx.Operator) -> bool:
     same = old.type == new.type and old.params is new.params and old.attributes is new.attributes
     return not same or len(old.inputs) != len(new.inputs)
-
-
-Pass: TypeAlias = Callable[[RuntimeGraph], pnnx.Graph]
-"""Function from a built graph to a new source; ``graph.source`` itself if there is nothing to change."""
-
-PASSES: Final[Mapping[str, Pass]] = MappingProxyType(
-    {
-        each.__name__: each
-        for each in (
-            dead_operators,
-            identity_removal,
-            decomposition,
-            byte_moves,
-            unsigned_codes,
-            quantised_transposes,
-            quantised_products,
-            quantised_windows,
-            integer_products,
-            constant_folding,
-            computed_items,
-            common_subexpressions,
-            transpose_cancelling,
-            parallel_convolutions,
-            fold_batch_norm,
-            unused_channels,
-            expression_fusion,
-        )
-    }
-)
-"""Every pass by name, in the order they run."""
-
-ROUNDS: Final = 8
-"""Most rounds of all passes; two or three are usual, the last of which changes nothing."""
 
 
 def optimise(

@@ -15,6 +15,9 @@ from engine.passes.support.identities import unchanged
 from engine.passes.support.rewriting import Rewriter
 from engine.pnnx import Graph, Operator
 
+_PIECES: Final = (Chunk, Split, TensorSplit, Unbind)
+_JOINS: Final = (Cat, Stack)
+
 
 def dead_operators(graph: RuntimeGraph) -> Graph:
     """Remove operators that no output of the graph depends on; the graph's inputs stay, used or not."""
@@ -27,10 +30,6 @@ def dead_operators(graph: RuntimeGraph) -> Graph:
         else:
             rewriter.drop(op)
     return rewriter.result()
-
-
-_PIECES: Final = (Chunk, Split, TensorSplit, Unbind)
-_JOINS: Final = (Cat, Stack)
 
 
 def unpacked(op: RuntimeOperator, rewriter: Rewriter) -> bool:

@@ -58,6 +58,12 @@ Buffer: TypeAlias = bytes | memoryview
 
 _MAX_COMMENT: Final = 0xFFFF
 _ESCAPE = re.compile(r"(?:^|[/\\])\.\.(?:[/\\]|$)|^[A-Za-z]:[/\\]|\0")
+# Sizes, offsets and counts of members from here on need zip64 records.
+ZIP64_SIZE = FULL32
+ZIP64_COUNT = FULL16
+_PLAIN, _ZIP64 = 20, 45
+# The first day a zip archive can express, so that equal graphs make equal archives.
+_DATE: Final = 0x0021
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,14 +289,6 @@ def _check_overlap(spans: list[tuple[int, int, str]]) -> None:
                 "two members overlap", where=quoted(name), found=f"bytes of {quoted(owner)} from {start}"
             )
         end, owner = stop, name
-
-
-# Sizes, offsets and counts of members from here on need zip64 records.
-ZIP64_SIZE = FULL32
-ZIP64_COUNT = FULL16
-_PLAIN, _ZIP64 = 20, 45
-# The first day a zip archive can express, so that equal graphs make equal archives.
-_DATE: Final = 0x0021
 
 
 def write_archive(out: BinaryIO, members: Iterable[tuple[str, Array]]) -> None:

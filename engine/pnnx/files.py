@@ -20,6 +20,11 @@ MAX_PARAM_BYTES: Final = 2**28
 # Smaller blocks are copied faster than cloned, and not worth a file.
 _CLONED_BYTES: Final = 1 << 20
 _SPILLED_BYTES: Final = 4 << 20
+ONNX: Final = "an ONNX model"
+_MAGIC: Final = b"7767517"
+_ARCHIVES: Final = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")
+_POINTER: Final = b"version https://git-lfs"
+_NUMPY: Final = b"\x93NUMPY"
 
 
 def sibling(path: Path) -> str:
@@ -182,13 +187,6 @@ def _sync_folder(folder: str) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-
-
-ONNX: Final = "an ONNX model"
-_MAGIC: Final = b"7767517"
-_ARCHIVES: Final = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")
-_POINTER: Final = b"version https://git-lfs"
-_NUMPY: Final = b"\x93NUMPY"
 
 
 def kind_of_file(head: bytes) -> str | None:

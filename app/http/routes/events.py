@@ -28,6 +28,13 @@ from app.serving.dataplane import DataPlane
 
 _STATM: Final = Path("/proc/self/statm")
 _STARTED: Final = time.time()
+router = APIRouter(tags=["models"])
+# Limit of listeners, each of which holds a connection.
+MAX_LISTENERS: Final = 64
+# Interval of events; and how soon a stream ends when the server stops.
+_PERIOD_S: Final = 1.0
+_LOOK_S: Final = 0.25
+_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {200: STREAMED, 429: REFUSED}
 
 
 def pulse(plane: DataPlane) -> dict[str, Any]:
@@ -78,16 +85,6 @@ def _resident() -> int | None:
         return int(_STATM.read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):  # not Linux
         return None
-
-
-router = APIRouter(tags=["models"])
-
-# Limit of listeners, each of which holds a connection.
-MAX_LISTENERS: Final = 64
-# Interval of events; and how soon a stream ends when the server stops.
-_PERIOD_S: Final = 1.0
-_LOOK_S: Final = 0.25
-_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {200: STREAMED, 429: REFUSED}
 
 
 class Pulses:

@@ -18,6 +18,15 @@ from app.models.registry.index import details, summaries
 from app.settings import Settings
 
 health_router = APIRouter(prefix="/health", tags=["health"])
+models_router = APIRouter(prefix="/models", tags=["models"])
+metrics_router = APIRouter(tags=["health"])
+_TYPES: Final[dict[int | str, dict[str, Any]]] = {
+    200: {
+        "content": {
+            kind: {"schema": {"type": "string"}} for kind in ("text/plain", "application/openmetrics-text")
+        }
+    }
+}  # fmt: skip
 
 
 @health_router.get("/live", responses={200: {"model": Live}}, summary="Liveness of the process")
@@ -41,9 +50,6 @@ async def ready(request: Request) -> Response:
     return json_response({"ready": False, **error.body()}, error.status, error.headers)
 
 
-models_router = APIRouter(prefix="/models", tags=["models"])
-
-
 @models_router.get("", responses={200: {"model": ModelList}}, summary="All models of the store")
 async def list_models(request: Request) -> Response:
     """List all models, with the reason if one failed to load."""
@@ -55,16 +61,6 @@ async def show_model(request: Request, name: str) -> Response:
     """Versions, inputs, outputs, labels, preprocessing and statistics."""
     store = dataplane(request).store
     return json_response(details(store.entry(name), store))
-
-
-metrics_router = APIRouter(tags=["health"])
-_TYPES: Final[dict[int | str, dict[str, Any]]] = {
-    200: {
-        "content": {
-            kind: {"schema": {"type": "string"}} for kind in ("text/plain", "application/openmetrics-text")
-        }
-    }
-}  # fmt: skip
 
 
 @metrics_router.get("/metrics", responses=_TYPES, response_class=Response, summary="Prometheus metrics")

@@ -34,6 +34,26 @@ _MAX_VARINT: Final = 10
 _MAX_FIELDS: Final = 1 << 16
 
 Piece = bytes | memoryview
+_REQUEST: Final = message_class("ModelInferRequest")
+_RESPONSE: Final = message_class("ModelInferResponse")
+# Field of ``contents`` for each datatype. FP16 and BF16 have none.
+_CONTENTS: Final = {
+    "BOOL": "bool_contents",
+    "UINT8": "uint_contents", "UINT16": "uint_contents", "UINT32": "uint_contents", "UINT64": "uint64_contents",
+    "INT8": "int_contents", "INT16": "int_contents", "INT32": "int_contents", "INT64": "int64_contents",
+    "FP32": "fp32_contents", "FP64": "fp64_contents", BYTES: "bytes_contents",
+}  # fmt: skip
+_RAW_OUTPUTS: Final = 6
+# Memory of a parsed message in multiples of its bytes, at most: a small number is one byte sent and eight in memory.
+_PARSED: Final = 10
+_SMALL: Final = 1 << 16
+# Longer shapes are refused anyway, so the rest is not read.
+_RANK: Final = 64
+# Bytes of a Python number in a list.
+_LISTED: Final = 40
+# Triton's parameters for the transport.
+_ASKS_FOR_FINAL: Final = "triton_enable_empty_final_response"
+_IS_FINAL: Final = "triton_final_response"
 
 
 def take_tensors(data: bytes) -> tuple[bytes, list[memoryview]]:
@@ -106,28 +126,6 @@ def _as_varint(value: int) -> bytes:
 
 def _unreadable(data: bytes) -> RefusedError:
     return RefusedError(f"found {len(data)} bytes that cannot be parsed, expected a ModelInferRequest")
-
-
-_REQUEST: Final = message_class("ModelInferRequest")
-_RESPONSE: Final = message_class("ModelInferResponse")
-# Field of ``contents`` for each datatype. FP16 and BF16 have none.
-_CONTENTS: Final = {
-    "BOOL": "bool_contents",
-    "UINT8": "uint_contents", "UINT16": "uint_contents", "UINT32": "uint_contents", "UINT64": "uint64_contents",
-    "INT8": "int_contents", "INT16": "int_contents", "INT32": "int_contents", "INT64": "int64_contents",
-    "FP32": "fp32_contents", "FP64": "fp64_contents", BYTES: "bytes_contents",
-}  # fmt: skip
-_RAW_OUTPUTS: Final = 6
-# Memory of a parsed message in multiples of its bytes, at most: a small number is one byte sent and eight in memory.
-_PARSED: Final = 10
-_SMALL: Final = 1 << 16
-# Longer shapes are refused anyway, so the rest is not read.
-_RANK: Final = 64
-# Bytes of a Python number in a list.
-_LISTED: Final = 40
-# Triton's parameters for the transport.
-_ASKS_FOR_FINAL: Final = "triton_enable_empty_final_response"
-_IS_FINAL: Final = "triton_final_response"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,6 +34,9 @@ MAX_BATCH: Final = 1024
 _STATES: Final = {
     State.READY: "READY", State.LOADING: "LOADING", State.FAILED: "UNAVAILABLE", State.UNLOADED: "UNAVAILABLE",
 }  # fmt: skip
+_LOAD: Final = ("config",)
+_UNLOAD: Final = ("unload_dependents",)
+_FILE: Final = "file:"
 
 
 def server_metadata(*, has_memory: bool = False) -> dict[str, Any]:
@@ -143,11 +146,6 @@ def _parameters(entry: Entry) -> dict[str, Any]:
     entry.update_tags()
     tags = {f"tag.{tag}": {"string_value": str(number)} for tag, number in entry.tags.items()}
     return {"task": {"string_value": entry.files.config.task}, **tags}
-
-
-_LOAD: Final = ("config",)
-_UNLOAD: Final = ("unload_dependents",)
-_FILE: Final = "file:"
 
 
 def read_load(document: Mapping[str, Any]) -> str | None:

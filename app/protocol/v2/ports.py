@@ -19,6 +19,19 @@ from app.models.servable import Servable
 from app.protocol.v2.request import RequestedOutput
 
 DYNAMIC: Final = -1
+DType = np.dtype[Any]
+# Strings and encoded images, of variable size and so without a dtype.
+BYTES: Final = "BYTES"
+_DTYPES: Final[dict[str, DType]] = {
+    "BOOL": np.dtype(np.bool_),
+    "UINT8": np.dtype(np.uint8), "UINT16": np.dtype(np.uint16),
+    "UINT32": np.dtype(np.uint32), "UINT64": np.dtype(np.uint64),
+    "INT8": np.dtype(np.int8), "INT16": np.dtype(np.int16), "INT32": np.dtype(np.int32), "INT64": np.dtype(np.int64),
+    "FP16": np.dtype(np.float16), "BF16": np.dtype(ml_dtypes.bfloat16),
+    "FP32": np.dtype(np.float32), "FP64": np.dtype(np.float64),
+}  # fmt: skip
+_NAMES: Final = {dtype: name for name, dtype in _DTYPES.items()}
+NAMES: Final = (*_DTYPES, BYTES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,22 +124,6 @@ def _shape(port: engine.Port, batch_axis: int | None) -> tuple[int, ...] | None:
 
 def _by_any_name(ports: Sequence[WirePort]) -> dict[str, WirePort]:
     return {name: each for each in ports for name in (each.name, *each.port.aliases)}
-
-
-DType = np.dtype[Any]
-
-# Strings and encoded images, of variable size and so without a dtype.
-BYTES: Final = "BYTES"
-_DTYPES: Final[dict[str, DType]] = {
-    "BOOL": np.dtype(np.bool_),
-    "UINT8": np.dtype(np.uint8), "UINT16": np.dtype(np.uint16),
-    "UINT32": np.dtype(np.uint32), "UINT64": np.dtype(np.uint64),
-    "INT8": np.dtype(np.int8), "INT16": np.dtype(np.int16), "INT32": np.dtype(np.int32), "INT64": np.dtype(np.int64),
-    "FP16": np.dtype(np.float16), "BF16": np.dtype(ml_dtypes.bfloat16),
-    "FP32": np.dtype(np.float32), "FP64": np.dtype(np.float64),
-}  # fmt: skip
-_NAMES: Final = {dtype: name for name, dtype in _DTYPES.items()}
-NAMES: Final = (*_DTYPES, BYTES)
 
 
 def dtype_of(datatype: str) -> DType | None:

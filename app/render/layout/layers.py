@@ -19,6 +19,17 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final
 
+# Limit of waypoints in a graph of n nodes: n times the first plus the second. Typical networks need fewer than n.
+_WAYPOINTS_EACH: Final = 6
+_WAYPOINTS_FREE: Final = 1000
+_MOST_ROUNDS: Final = 24
+_PATIENCE: Final = 4
+# Limit of visited vertices, so that large graphs get fewer rounds rather than more time.
+_EFFORT: Final = 150_000
+NODE_GAP: Final = 28.0
+WAYPOINT_GAP: Final = 14.0
+_ROUNDS: Final = 12
+
 
 @dataclass(frozen=True, slots=True)
 class Net:
@@ -71,11 +82,6 @@ def _pull_down(layers: list[int], nets: Sequence[Net], floating: set[int]) -> No
 def _without_gaps(layers: list[int]) -> list[int]:
     used = {layer: rank for rank, layer in enumerate(sorted(set(layers)))}
     return [used[layer] for layer in layers]
-
-
-# Limit of waypoints in a graph of n nodes: n times the first plus the second. Typical networks need fewer than n.
-_WAYPOINTS_EACH: Final = 6
-_WAYPOINTS_FREE: Final = 1000
 
 
 @dataclass(slots=True)
@@ -170,12 +176,6 @@ def _fill_rows(skeleton: Skeleton) -> None:
                 stack.extend(reversed(skeleton.below[vertex]))
 
 
-_MOST_ROUNDS: Final = 24
-_PATIENCE: Final = 4
-# Limit of visited vertices, so that large graphs get fewer rounds rather than more time.
-_EFFORT: Final = 150_000
-
-
 def order_rows(skeleton: Skeleton) -> None:
     """Reorder the rows in place to reduce crossings."""
     position = _positions(skeleton)
@@ -232,11 +232,6 @@ def _inversions(sequence: list[int]) -> int:
         total += len(seen) - place
         seen.insert(place, item)
     return total
-
-
-NODE_GAP: Final = 28.0
-WAYPOINT_GAP: Final = 14.0
-_ROUNDS: Final = 12
 
 
 @dataclass(slots=True)

@@ -36,6 +36,16 @@ from app.settings import Settings
 
 _CREDENTIALS: Final = struct.Struct("3i")  # pid, uid, gid: struct ucred of <sys/socket.h>
 _BACKLOG: Final = 64
+# Time limit for other replicas' metrics.
+_PATIENCE_S: Final = 2.0
+log = logging.getLogger(__name__)
+# Paths that list all models, including those of other deployments.
+_LISTS: Final = {"/models": "models", "/v2/repository/index": ""}
+_TOLD: Final = ("/metrics", "/models", "/v2/models")
+_READY: Final = ("/health/ready", "/v2/health/ready")
+_LOOK_S: Final = 0.1
+_HAS_ID: Final = b"x-request-id"
+_TURN_LOOK_S: Final = 0.05
 
 
 def share_with_others() -> bool:
@@ -86,10 +96,6 @@ def _user(peer: socket.socket) -> int:
 
 def _name() -> str:
     return f"\0pnnx-serve-weights-{os.geteuid()}"
-
-
-# Time limit for other replicas' metrics.
-_PATIENCE_S: Final = 2.0
 
 
 class Peers:
@@ -170,17 +176,6 @@ class _Board:
     def peers(self) -> Sequence[tuple[bytes, bool]]:
         """Return the metrics collected last."""
         return self._found
-
-
-log = logging.getLogger(__name__)
-
-# Paths that list all models, including those of other deployments.
-_LISTS: Final = {"/models": "models", "/v2/repository/index": ""}
-_TOLD: Final = ("/metrics", "/models", "/v2/models")
-_READY: Final = ("/health/ready", "/v2/health/ready")
-_LOOK_S: Final = 0.1
-_HAS_ID: Final = b"x-request-id"
-_TURN_LOOK_S: Final = 0.05
 
 
 class Front:

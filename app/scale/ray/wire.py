@@ -18,6 +18,10 @@ Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+_PATH: Final = re.compile(r"(?:/v2(?:/repository)?)?/models/([^/]+)(?:/.*)?")
+# Paths that look as if they named a model.
+_NONE: Final = ("/v2/models/stats",)
+_BY_QUERY: Final = {"/infer": ("POST", "PUT"), "/graph": ("GET", "HEAD")}
 
 
 @dataclass(slots=True)
@@ -136,12 +140,6 @@ def replay(body: bytes, receive: Receive) -> Receive:
         return await receive()
 
     return replay
-
-
-_PATH: Final = re.compile(r"(?:/v2(?:/repository)?)?/models/([^/]+)(?:/.*)?")
-# Paths that look as if they named a model.
-_NONE: Final = ("/v2/models/stats",)
-_BY_QUERY: Final = {"/infer": ("POST", "PUT"), "/graph": ("GET", "HEAD")}
 
 
 async def model_of(

@@ -42,6 +42,17 @@ _LARGE: Final = 1e30
 # Scores interpolated for one picture, about a second of work; larger pictures are computed at a lower resolution.
 _MAX_WORK: Final = 2**26
 _CHUNK: Final = 2**20
+HexColor = Annotated[str, Field(pattern="^#[0-9a-fA-F]{6}$")]
+_USUAL_THRESHOLD: Final = 0.5
+_BACKGROUND: Final = "background"
+# One pixel of class 1 in its generated colour.
+_MASK: Final = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABAQMAAAAl21bKAAAABlBMVEUAAAAA8ACx21hyAAAAAnRSTlMA/1uRIrUAAAAKSURBVHic"
+    "Y2gAAACCAIF3zXK2AAAAAElFTkSuQmCC"
+)
+# Memory in bytes per pixel of the picture while classes are compared: scores and indices of best and current class.
+_PIXEL: Final = 16
+_MOST_WITH_PALETTE: Final = 255
 
 
 def classes_of_scores(scores: NDArray[Any], least: float, placement: Placement) -> ClassMap:
@@ -140,10 +151,6 @@ def _nearest(start: float, end: float, count: int, size: int) -> NDArray[np.intp
     return np.clip(middles.astype(np.intp), 0, size - 1)
 
 
-HexColor = Annotated[str, Field(pattern="^#[0-9a-fA-F]{6}$")]
-_USUAL_THRESHOLD: Final = 0.5
-
-
 class SegmentationConfig(Section):
     """Conversion of the network's outputs to a class for every pixel."""
 
@@ -217,17 +224,6 @@ def _logit(probability: float) -> float:
     if probability in (0, 1):
         return -math.inf if probability == 0 else math.inf
     return math.log(probability / (1 - probability))
-
-
-_BACKGROUND: Final = "background"
-# One pixel of class 1 in its generated colour.
-_MASK: Final = (
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABAQMAAAAl21bKAAAABlBMVEUAAAAA8ACx21hyAAAAAnRSTlMA/1uRIrUAAAAKSURBVHic"
-    "Y2gAAACCAIF3zXK2AAAAAElFTkSuQmCC"
-)
-# Memory in bytes per pixel of the picture while classes are compared: scores and indices of best and current class.
-_PIXEL: Final = 16
-_MOST_WITH_PALETTE: Final = 255
 
 
 class AreaBody(Body):

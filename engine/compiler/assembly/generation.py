@@ -41,6 +41,13 @@ _MOSTLY = 2
 Numbering: TypeAlias = Callable[[int], int]
 """Function from a number to what stands for it in an executable: itself, or its index in a template's pool."""
 
+# Most kernels and calls of a program: memory planning compares all pairs.
+PROGRAM_STEPS = 10_000
+# The C library keeps freed weights: after this many bytes they are returned to the system.
+_FREED_BYTES = 32 << 20
+# Smaller tables do not get a file of their own.
+_TABLE_BYTES = 4 << 20
+
 
 class _Writer:
     """Writer of steps and tensors with their addresses.
@@ -135,14 +142,6 @@ def is_dealt(step: KernelStep) -> bool:
     weights = 0 if step.kernel.reads_sparsely else sum(each.bytes for each in stored)
     others = hint(step.bytes) - weights
     return weights >= step.kernel.host.memory.second_bytes and weights > _MOSTLY * others
-
-
-# Most kernels and calls of a program: memory planning compares all pairs.
-PROGRAM_STEPS = 10_000
-# The C library keeps freed weights: after this many bytes they are returned to the system.
-_FREED_BYTES = 32 << 20
-# Smaller tables do not get a file of their own.
-_TABLE_BYTES = 4 << 20
 
 
 def make_executable(

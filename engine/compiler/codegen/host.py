@@ -18,6 +18,29 @@ from engine.errors import CompileError
 
 # Cost up to which a byte of the last-level cache delays no kernel.
 _SOON = 0.04
+# Extra registers LLVM uses for broadcast values if each serves a single product.
+_ALONE = 3
+_X86_LEVELS = {
+    "avx512": (16, 32, "+sse4.2,+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+avx512f,+avx512vl,+avx512bw,+avx512dq,+avx512cd"),
+    "avx2": (8, 16, "+sse4.2,+avx,+avx2,+fma,+f16c,+bmi,+bmi2,-avx512f"),
+    "sse": (4, 16, "+sse4.2,-avx,-avx2,-fma,-avx512f"),
+}  # fmt: skip
+# Observed in LLVM's output: with one register fewer, sums of an innermost loop are spilled.
+_BESIDE = {"avx512": 1, "avx2": 2, "sse": 5, "neon": 4}
+_NEEDS = {"avx512": ("avx512f", "avx512vl", "avx512bw", "avx512dq"), "avx2": ("avx2", "fma"), "sse": ("sse4.2",)}
+# Dot products in one instruction, and tables; LLVM would otherwise split those of integers in two.
+_FURTHER = {
+    "avx512": {
+        "avx512vnni": ",+avx512vnni,+fast-dpwssd",
+        "avx512bf16": ",+avx512bf16",
+        "avx512vbmi": ",+avx512vbmi",
+        "amx-int8": ",+amx-tile,+amx-int8",
+        "amx-bf16": ",+amx-tile,+amx-bf16",
+    },
+    "avx2": {"avxvnni": ",+avxvnni,+fast-dpwssd"},
+}
+# LLVM's names of features -> those of Linux, where they differ.
+_LINUX_NAMES = {"avx512vnni": "avx512_vnni", "avx512bf16": "avx512_bf16", "avxvnni": "avx_vnni"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,30 +198,6 @@ class Host:
         )
 
 
-# Extra registers LLVM uses for broadcast values if each serves a single product.
-_ALONE = 3
-_X86_LEVELS = {
-    "avx512": (16, 32, "+sse4.2,+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+avx512f,+avx512vl,+avx512bw,+avx512dq,+avx512cd"),
-    "avx2": (8, 16, "+sse4.2,+avx,+avx2,+fma,+f16c,+bmi,+bmi2,-avx512f"),
-    "sse": (4, 16, "+sse4.2,-avx,-avx2,-fma,-avx512f"),
-}  # fmt: skip
-# Observed in LLVM's output: with one register fewer, sums of an innermost loop are spilled.
-_BESIDE = {"avx512": 1, "avx2": 2, "sse": 5, "neon": 4}
-_NEEDS = {"avx512": ("avx512f", "avx512vl", "avx512bw", "avx512dq"), "avx2": ("avx2", "fma"), "sse": ("sse4.2",)}
-
-# Dot products in one instruction, and tables; LLVM would otherwise split those of integers in two.
-_FURTHER = {
-    "avx512": {
-        "avx512vnni": ",+avx512vnni,+fast-dpwssd",
-        "avx512bf16": ",+avx512bf16",
-        "avx512vbmi": ",+avx512vbmi",
-        "amx-int8": ",+amx-tile,+amx-int8",
-        "amx-bf16": ",+amx-tile,+amx-bf16",
-    },
-    "avx2": {"avxvnni": ",+avxvnni,+fast-dpwssd"},
-}
-# LLVM's names of features -> those of Linux, where they differ.
-_LINUX_NAMES = {"avx512vnni": "avx512_vnni", "avx512bf16": "avx512_bf16", "avxvnni": "avx_vnni"}
 _LINUX_NAMES |= {"amx-int8": "amx_int8", "amx-bf16": "amx_bf16"}
 
 

@@ -30,6 +30,13 @@ _SYMBOLS, _RELOCATIONS, _NOTHING = 2, 4, 8
 _ALLOCATED: Final = 2
 _UNDEFINED, _RESERVED = 0, 0xFF00
 _GLOBAL: Final = 1
+# Relocations with a 32-bit relative distance: to data, and to a called function.
+_NEAR: Final = frozenset({2, 4})
+# Jump through the address that follows.
+_STUB: Final = struct.Struct("<6s2xQ")
+_JUMP: Final = b"\xff\x25\x02\x00\x00\x00"
+_DISTANCE: Final = struct.Struct("<i")
+_LARGEST: Final = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,15 +131,6 @@ class ObjectFile:
                 for at in range(section.offset, section.offset + section.size, _RELOCATION.size):
                     offset, info, addend = _RELOCATION.unpack_from(self._data, at)
                     yield Relocation(section.info, offset, info & 0xFFFFFFFF, info >> 32, addend)
-
-
-# Relocations with a 32-bit relative distance: to data, and to a called function.
-_NEAR: Final = frozenset({2, 4})
-# Jump through the address that follows.
-_STUB: Final = struct.Struct("<6s2xQ")
-_JUMP: Final = b"\xff\x25\x02\x00\x00\x00"
-_DISTANCE: Final = struct.Struct("<i")
-_LARGEST: Final = 1 << 30
 
 
 class UnsupportedObjectError(Exception):

@@ -22,6 +22,11 @@ from engine.ir.dims import ShapeEnv, hint, terms_of
 from engine.ir.tables import Table
 from engine.tensor import Array, TensorSpec
 
+MAX_TEMPLATES: Final = 8
+"""Templates of a graph. Sizes that none of them is valid for get a program of their own."""
+MAX_FIXED: Final = 2
+"""Templates valid for only one set of sizes, after which no more are compiled: the next would be like them."""
+
 
 class Pool:
     """Distinct numbers of a template, in the order of their first use."""
@@ -78,12 +83,6 @@ class Template:
 def input_elements(specs: Sequence[TensorSpec]) -> int:
     """Return the number of elements of inputs; symbolic sizes count as their hints."""
     return sum(math.prod(map(hint, spec.sizes)) for spec in specs)
-
-
-MAX_TEMPLATES: Final = 8
-"""Templates of a graph. Sizes that none of them is valid for get a program of their own."""
-MAX_FIXED: Final = 2
-"""Templates valid for only one set of sizes, after which no more are compiled: the next would be like them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,11 @@ from engine.ir.dims import smallest
 
 # Lanes of a 128-bit part: shuffles across parts are more expensive.
 PART = 4
+# Cache lines of rows and columns in a tile, so that a line is used completely while it is cached.
+TILE_LINES = 4
+# Longest line that is interleaved, and the tile size then.
+FEW = 4
+RUN = 4096
 
 
 def gather(f: Function, vectors: Sequence[Value], picks: Sequence[tuple[int, int] | None]) -> Value:
@@ -100,13 +105,6 @@ def _transpose_parts(f: Function, lines: list[Value]) -> list[Value]:
                 following[k + distance] = f.shuffle(a, b, [p + lanes * s for p, s in zip(upper, second, strict=True)])
         lines, distance = following, 2 * distance
     return lines
-
-
-# Cache lines of rows and columns in a tile, so that a line is used completely while it is cached.
-TILE_LINES = 4
-# Longest line that is interleaved, and the tile size then.
-FEW = 4
-RUN = 4096
 
 
 @dataclass(frozen=True, slots=True)

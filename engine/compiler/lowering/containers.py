@@ -10,6 +10,11 @@ from engine.graph.operator import RuntimeOperator
 from engine.layers.creation.container import Expression, ListConstruct, TupleConstruct
 from engine.layers.definition.layer import Layer
 
+_CONTAINERS = (TupleConstruct, ListConstruct)
+# Limits for items of nested tuples, which only malicious files exceed.
+_MAX_ITEMS = 10_000
+_MAX_DEPTH = 8
+
 
 def unread_lists(steps: Sequence[Step], returned: Collection[str]) -> set[str]:
     """Return the names of operators that make a list which no reference layer reads and the graph does not return."""
@@ -28,12 +33,6 @@ def _makes_list(layer: Layer | None) -> bool:
     if isinstance(layer, Expression):
         return isinstance(layer.tree, List) and all(isinstance(each, Input | Literal) for each in layer.tree.items)
     return isinstance(layer, ListConstruct)
-
-
-_CONTAINERS = (TupleConstruct, ListConstruct)
-# Limits for items of nested tuples, which only malicious files exceed.
-_MAX_ITEMS = 10_000
-_MAX_DEPTH = 8
 
 
 def flattened_outputs(operators: Sequence[RuntimeOperator], outputs: Sequence[str]) -> list[str]:

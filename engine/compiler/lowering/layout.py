@@ -41,6 +41,10 @@ BORDER_USES: dict[type[Layer], BorderUse] = {}
 ROW_LAYERS: set[type[Layer]] = set()
 """Layers that read their operand row by row, with any distance between rows."""
 
+MAX_NESTING: Final = 32
+"""Depth of nested concatenations; deeper ones are computed separately and copied."""
+SpecOf = Callable[[RuntimeOperand], TensorSpec | None]
+
 
 def find_images(
     operators: Sequence[RuntimeOperator],
@@ -88,12 +92,6 @@ def _is_like(
     """Return whether an operand has the rank of the result: broadcast constants and rows have no order to keep."""
     mine, result = spec_of(operand), spec_of(op.outputs[0])
     return mine is not None and result is not None and mine.rank == result.rank
-
-
-MAX_NESTING: Final = 32
-"""Depth of nested concatenations; deeper ones are computed separately and copied."""
-
-SpecOf = Callable[[RuntimeOperand], TensorSpec | None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,17 @@ from engine.tensor import Array
 # Short enough to be rarely interrupted, long enough for the clock's resolution.
 _TURN_S: Final = 5e-4
 _RUN: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
+# Seconds of each measurement in every round; a turn takes half a millisecond, and the fastest counts.
+_SECONDS: Final = 0.005
+# A disturbance rarely lasts longer than one round.
+_ROUNDS: Final = 3
+# Bytes read to measure the last level (at most half of it) and memory; memory is read in parts.
+_LAST_BYTES: Final = 8 << 20
+_PARTS: Final = 16
+_MEMORY_BYTES: Final = (32 << 20, 128 << 20)
+# Share of free memory that measuring may take, and the most threads that measure memory at once.
+_FREE_SHARE: Final = 1 / 8
+_MOST_THREADS: Final = 8
 
 
 class Probe:
@@ -93,19 +104,6 @@ def written(size: int) -> Array:
     memory = allocate(size).view(np.float32)
     memory[:: mmap.PAGESIZE // 4] = 0
     return memory
-
-
-# Seconds of each measurement in every round; a turn takes half a millisecond, and the fastest counts.
-_SECONDS: Final = 0.005
-# A disturbance rarely lasts longer than one round.
-_ROUNDS: Final = 3
-# Bytes read to measure the last level (at most half of it) and memory; memory is read in parts.
-_LAST_BYTES: Final = 8 << 20
-_PARTS: Final = 16
-_MEMORY_BYTES: Final = (32 << 20, 128 << 20)
-# Share of free memory that measuring may take, and the most threads that measure memory at once.
-_FREE_SHARE: Final = 1 / 8
-_MOST_THREADS: Final = 8
 
 
 def measure(host: Host, caches: Caches | None = None, seconds: float = _SECONDS) -> Rates:

@@ -16,6 +16,24 @@ from engine.compiler.measuring.caches import Caches
 NAMES: Final = ("products", "chained", "repeats", "second", "last", "memory", "memory_shared")
 """Rates that every machine has."""
 
+# Cost of a byte of the last level that is hidden, because kernels prefetch and compute meanwhile.
+_HIDDEN: Final = 0.04
+# Share of the cost beyond that which slows a kernel down.
+_FELT: Final = 0.5
+# Usual cost of a byte from memory, in the time of one product.
+_USUAL: Final = 0.12
+# Share of the cost of a byte from memory that slows a kernel down: without prefetching, and with it.
+_UNFORESEEN: Final = 5 / 12
+_FETCHED: Final = 1 / 8
+# Broadcasts use the load units, which a second hardware thread uses, too: they slow down by this much more than
+# products do. Zen 3 (0.92 to 1.0 per product) was measured at 0.70; no core was measured at twice its true rate.
+_HELD_UP: Final = 1.2
+# All x86 cores with fused multiply-add start at least as many loads as products a cycle; some Arm cores do not.
+_LEAST_REPEATS: Final = 0.5
+_LEAST_REPEATS_X86: Final = 1.0
+# Least computing time of a chunk.
+_CHUNK_S: Final = 4.3e-6
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
@@ -45,25 +63,6 @@ class Rates:
     ahead_bytes: int = 0
     streams: int = 1
     stream_ahead_bytes: int = 0
-
-
-# Cost of a byte of the last level that is hidden, because kernels prefetch and compute meanwhile.
-_HIDDEN: Final = 0.04
-# Share of the cost beyond that which slows a kernel down.
-_FELT: Final = 0.5
-# Usual cost of a byte from memory, in the time of one product.
-_USUAL: Final = 0.12
-# Share of the cost of a byte from memory that slows a kernel down: without prefetching, and with it.
-_UNFORESEEN: Final = 5 / 12
-_FETCHED: Final = 1 / 8
-# Broadcasts use the load units, which a second hardware thread uses, too: they slow down by this much more than
-# products do. Zen 3 (0.92 to 1.0 per product) was measured at 0.70; no core was measured at twice its true rate.
-_HELD_UP: Final = 1.2
-# All x86 cores with fused multiply-add start at least as many loads as products a cycle; some Arm cores do not.
-_LEAST_REPEATS: Final = 0.5
-_LEAST_REPEATS_X86: Final = 1.0
-# Least computing time of a chunk.
-_CHUNK_S: Final = 4.3e-6
 
 
 def host_from_rates(host: Host, rates: Rates) -> Host:

@@ -30,6 +30,8 @@ from engine.tensor import Array, named_dtype, spec_of
 _CANCELLED = "the run was cancelled"
 NOWHERE: Final[Mapping[int, Array]] = {}
 _RUN = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)
+_SMALL_ARENA: Final = 1 << 14
+"""Bytes of an arena that costs less to keep than to lend to every run."""
 
 
 class NotFiniteError(Exception):
@@ -38,10 +40,6 @@ class NotFiniteError(Exception):
 
 class OutsideTableError(UnforeseenResultError):
     """Kernel met an index out of range, or an integer division by 0; the reference reports the error."""
-
-
-_SMALL_ARENA: Final = 1 << 14
-"""Bytes of an arena that costs less to keep than to lend to every run."""
 
 
 class Instance:

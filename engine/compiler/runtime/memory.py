@@ -28,6 +28,8 @@ from engine.tensor import Array
 
 LARGE_PAGE: Final = 2 << 20
 _FLAGS: Final = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+_ADDRESS_OF, _BUFFER_OF = ctypes.addressof, ctypes.c_char.from_buffer
+_NUMBERS: Final = itertools.count(1)
 
 
 def allocate(count: int) -> Array:
@@ -62,18 +64,12 @@ def aligned_bytes(count: int) -> Array:
     return raw[skip : skip + count]
 
 
-_ADDRESS_OF, _BUFFER_OF = ctypes.addressof, ctypes.c_char.from_buffer
-
-
 def address_of(array: Array) -> int:
     """Return the address of an array's first byte."""
     try:
         return _ADDRESS_OF(_BUFFER_OF(array))  # type: ignore[arg-type]  # an array is a buffer
     except (TypeError, ValueError, BufferError):  # read-only, not contiguous or empty: numpy's interface is slower
         return int(array.__array_interface__["data"][0])
-
-
-_NUMBERS: Final = itertools.count(1)
 
 
 @dataclass(slots=True, eq=False)

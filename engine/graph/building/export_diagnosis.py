@@ -24,6 +24,13 @@ from engine.layers.shape.shape import AsStrided, Reshape, Squeeze, Unsqueeze
 from engine.tensor import BFLOAT16, TensorSpec
 
 Fits = Callable[[RuntimeOperator, TensorSpec, TensorSpec], bool]
+Finding = tuple[str, str]
+_FOLDED: Final = "pnnx_fold_"
+_FUSED_BATCH_NORM: Final = re.compile(r"(conv|convtranspose|linear)bn[123]d_\d+")
+_RESHAPING: Final = (Squeeze, Unsqueeze, Transpose, Reversal, AsStrided, Reshape)
+"""In-place forms: squeeze_, unsqueeze_, transpose_ and swapaxes_, t_, strided views, resize_."""
+_MAX_STEPS: Final = 64
+"""Operators that are searched; real models change a tensor in place a few times in a row."""
 
 
 def _is(*types: str) -> Fits:
@@ -96,12 +103,6 @@ class ExportFinding:
         return str(self.as_error())
 
 
-Finding = tuple[str, str]
-
-_FOLDED: Final = "pnnx_fold_"
-_FUSED_BATCH_NORM: Final = re.compile(r"(conv|convtranspose|linear)bn[123]d_\d+")
-
-
 def _is_filled_already(op: RuntimeOperator) -> Finding | None:
     """Find an in-place fill of a constant, which the converter folded after its trial run had filled it."""
     value = op.params.get("value")
@@ -147,13 +148,6 @@ def diagnose_export(operands: Iterable[RuntimeOperand], untyped: Collection[str]
             findings.append(("is of a dtype unknown to the converter", "a cast to uint16, float8 or the like is lost"))
         for finding in filter(None, findings):
             yield ExportFinding(operator=maker.where, operand=operand.name, finding=finding[0], cause=finding[1])
-
-
-_RESHAPING: Final = (Squeeze, Unsqueeze, Transpose, Reversal, AsStrided, Reshape)
-"""In-place forms: squeeze_, unsqueeze_, transpose_ and swapaxes_, t_, strided views, resize_."""
-
-_MAX_STEPS: Final = 64
-"""Operators that are searched; real models change a tensor in place a few times in a row."""
 
 
 def is_shape_of_later(operand: RuntimeOperand) -> bool:

@@ -28,6 +28,15 @@ _FOLDED: Final = "pnnx_fold_"
 _MOST_OPERANDS: Final = 64
 """Most operands of a module that are examined: each is compared with all attributes, which may be many."""
 
+_COPY: Final = "Tensor.copy"
+_RENAMED: Final[dict[str, dict[str, str]]] = {
+    "Tensor.slice": {"input": "self"},
+    "Tensor.select": {"input": "self", "dim": "dims", "index": "selects"},
+}
+"""Views, and their arguments' names in the operator that writes into the view."""
+_MOST_VIEWS: Final = 16
+"""Longest chain of views that is followed."""
+
 
 def without_captured(source: Graph) -> Graph:
     """Return the graph with every module called as it was written; the same object if nothing changes."""
@@ -88,17 +97,6 @@ def _is_state(op: Operator, state: Shape | None, x: Shape | None) -> bool:
     is_read = x[-1] in (None, given("input_size"))
     is_kept = state[0] == layers * (2 if given("bidirectional") else 1) and state[-1] in widths
     return is_read and is_kept and batch in (None, *state[1:-1])
-
-
-_COPY: Final = "Tensor.copy"
-_RENAMED: Final[dict[str, dict[str, str]]] = {
-    "Tensor.slice": {"input": "self"},
-    "Tensor.select": {"input": "self", "dim": "dims", "index": "selects"},
-}
-"""Views, and their arguments' names in the operator that writes into the view."""
-
-_MOST_VIEWS: Final = 16
-"""Longest chain of views that is followed."""
 
 
 def with_assignments(source: Graph) -> Graph:

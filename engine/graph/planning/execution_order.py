@@ -21,6 +21,10 @@ from engine.graph.operator import RuntimeOperator
 from engine.layers.creation.container import Arrangement, Constant
 from engine.tensor import TensorSpec
 
+OrderName = Literal["kahn", "depth_first", "least_memory"]
+Order = list[RuntimeOperator]
+Ready: TypeAlias = deque[RuntimeOperator]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lifetime:
@@ -90,11 +94,6 @@ def alive_bytes(sizes: Iterable[tuple[Lifetime, int]]) -> Iterator[int]:
         change[each.start] += size
         change[each.end + 1] -= size
     return accumulate(change[step] for step in range(max(change, default=0)))
-
-
-OrderName = Literal["kahn", "depth_first", "least_memory"]
-Order = list[RuntimeOperator]
-Ready: TypeAlias = deque[RuntimeOperator]
 
 
 def kahn(operators: Sequence[RuntimeOperator]) -> Order:

@@ -26,6 +26,8 @@ _NO_LOOP: Final = "ufunc '"
 """Prefix of numpy's message that it has no loop for some dtypes; not all of these errors have a class of their own."""
 # Some numpy functions accept no more dimensions, none more than twice as many, and many layers add one.
 _MOST_DIMENSIONS: Final = 31
+_NUMBERS = (int, float, complex)  # bools are ints
+_NO_TENSORS = (*_NUMBERS, list, tuple)
 
 
 def unforeseen(exc: Exception, operands: Sequence[object]) -> EngineError:
@@ -64,10 +66,6 @@ def _operand(value: object) -> str:
     if isinstance(value, (bool, int, float, complex)):
         return str(spec_of(scalar_tensor(value)))
     return f"{type(value).__name__} {value!r}"[:40]
-
-
-_NUMBERS = (int, float, complex)  # bools are ints
-_NO_TENSORS = (*_NUMBERS, list, tuple)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

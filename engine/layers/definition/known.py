@@ -26,6 +26,9 @@ RANDOM_MODULES: Final = frozenset({"engine.layers.creation.randomness", "engine.
 MAX_ELEMENTS: Final = 64
 """Largest tensor whose elements are tracked."""
 
+SHAPE_PARAMETERS: Final = ("shape", "size")
+"""Parameters that are the shape of a result."""
+
 
 def is_repeatable(layer: Layer) -> bool:
     """Return whether a layer always gives the same outputs for the same inputs; no for layers from outside."""
@@ -103,10 +106,6 @@ def _is_small(layer: Layer, result: Any) -> bool:
 
 def _fits(value: object) -> bool:
     return not isinstance(value, np.ndarray) or value.size <= MAX_ELEMENTS
-
-
-SHAPE_PARAMETERS: Final = ("shape", "size")
-"""Parameters that are the shape of a result."""
 
 
 def is_dropped_shape(value: object) -> bool:

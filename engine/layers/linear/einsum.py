@@ -42,6 +42,8 @@ _MOST_LABELS: Final = 52
 # Rows and columns from which a batch of products is as fast as one product with the batch as rows, and most labels of
 # such a batch.
 _BROAD, _MOST_BATCHES = 4, 2
+_Term: TypeAlias = tuple[Any, Labels]
+"""An operand, and the labels of its axes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,10 +168,6 @@ def _sizes(equation: Equation, shapes: Sequence[Shape]) -> dict[str, Dim]:
                 raise ShapeError(f"sizes under label '{label}' differ", found=found)
             sizes[label] = size if known in (1, None) and size != 1 else known
     return sizes
-
-
-_Term: TypeAlias = tuple[Any, Labels]
-"""An operand, and the labels of its axes."""
 
 
 def _kept(labels: Labels, needed: Collection[str]) -> Labels:

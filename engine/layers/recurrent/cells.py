@@ -13,6 +13,8 @@ from engine.errors import ParameterError
 from engine.tensor import Array
 
 Activation: TypeAlias = Callable[[Array], Array]
+Step = Callable[..., Sequence[Array]]
+"""Function of a cell, the input of one step and the states before it; returns the states after it."""
 
 
 def _sigmoid(x: Array) -> Array:
@@ -52,10 +54,6 @@ def activation(name: str, alphas: Any, betas: Any) -> Activation:
     a = float(next(alphas, alpha)) if alpha else alpha
     b = float(next(betas, beta)) if beta or name.lower() == "affine" else beta
     return lambda x: np.asarray(function(x, a, b), x.dtype)
-
-
-Step = Callable[..., Sequence[Array]]
-"""Function of a cell, the input of one step and the states before it; returns the states after it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

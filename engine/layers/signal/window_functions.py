@@ -14,6 +14,9 @@ from engine.layers.definition.overload import overload
 from engine.promotion import cast
 from engine.tensor import Array, DType, TensorSpec
 
+_PLACED = "dtype layout device pin_memory"
+_COEFFICIENTS = {"hann": (0.5, 0.5), "hamming": (0.54, 0.46), "blackman": (0.42, 0.5, 0.08)}
+
 
 class CosineWindow(Layer):
     """c[0] - c[1] cos(2 pi i / n) + c[2] cos(4 pi i / n), n one less than the length unless periodic."""
@@ -37,9 +40,6 @@ class CosineWindow(Layer):
         terms = [(-1) ** k * factor * np.cos(k * turns) for k, factor in enumerate(self.coefficients)]
         return cast(np.asarray(sum(terms)), self.dtype or FLOAT32)
 
-
-_PLACED = "dtype layout device pin_memory"
-_COEFFICIENTS = {"hann": (0.5, 0.5), "hamming": (0.54, 0.46), "blackman": (0.42, 0.5, 0.08)}
 
 for _name, _factors in _COEFFICIENTS.items():
     _window = partial(CosineWindow, coefficients=_factors)

@@ -14,6 +14,14 @@ from engine.onnx.reading.tensors import Weights
 _FLOAT, _INT, _STRING, _TENSOR, _GRAPH, _FLOATS, _INTS, _STRINGS, _TENSORS = 1, 2, 3, 4, 5, 6, 7, 8, 9
 _SPARSE, _TYPE = 11, 13
 _SHORT = 256
+KEYS: Final = ("labels", "names", "classes", "class_names")
+# Dictionary of a text recogniser, one character a line, as PaddleOCR and RapidOCR write it.
+CHARACTERS: Final = "character"
+MOST_LABELS: Final = 1 << 16
+_LONGEST: Final = 1 << 20
+_LONGEST_LABEL: Final = 200
+# {0: 'person', 1: "driver's seat"}: a dictionary as Python prints it, which is not JSON.
+_PAIR: Final = re.compile(r"""\s*(\d{1,6})\s*:\s*(?:'([^'\\]*)'|"([^"\\]*)")\s*(?:,|$)""")
 
 
 def attribute_value(proto: Any, weights: Weights) -> Any:
@@ -68,16 +76,6 @@ def _guessed(proto: Any) -> int:
 def _float(value: float) -> float:
     """Return a float32 as the shortest number that rounds to it: 0.01 rather than 0.009999999776482582."""
     return float(str(np.float32(value)))
-
-
-KEYS: Final = ("labels", "names", "classes", "class_names")
-# Dictionary of a text recogniser, one character a line, as PaddleOCR and RapidOCR write it.
-CHARACTERS: Final = "character"
-MOST_LABELS: Final = 1 << 16
-_LONGEST: Final = 1 << 20
-_LONGEST_LABEL: Final = 200
-# {0: 'person', 1: "driver's seat"}: a dictionary as Python prints it, which is not JSON.
-_PAIR: Final = re.compile(r"""\s*(\d{1,6})\s*:\s*(?:'([^'\\]*)'|"([^"\\]*)")\s*(?:,|$)""")
 
 
 def labels_of(properties: Any) -> tuple[str, ...]:

@@ -15,6 +15,9 @@ from engine.onnx.reading.wire import strip
 from engine.pnnx.files import ONNX, kind_of_file, take_file
 
 _EXTRA: Final = "pip install 'pnnx-serve[onnx]', or 'pnnx-serve export MODEL.onnx' where it is installed"
+OLDEST: Final = 1
+"""The first operator set; some operators of sets before 7 equal later ones, the others are refused one by one."""
+_TOKEN_BYTES: Final = 24
 
 
 @lru_cache(maxsize=1)
@@ -30,11 +33,6 @@ def library() -> Any:
     except ImportError:
         raise ModelFormatError("ONNX files need the package 'onnx'", found="none", expected=_EXTRA) from None
     return onnx
-
-
-OLDEST: Final = 1
-"""The first operator set; some operators of sets before 7 equal later ones, the others are refused one by one."""
-_TOKEN_BYTES: Final = 24
 
 
 @dataclass(frozen=True, slots=True)

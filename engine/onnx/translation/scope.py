@@ -13,6 +13,9 @@ from engine.onnx.translation.builder import Builder
 from engine.onnx.translation.value import Value, constant
 from engine.tensor import TensorSpec
 
+_LONGEST_SIZE_NAME: Final = 64
+_NO_NAMES: Final = ("none", "unknown")
+
 
 @dataclass(slots=True)
 class Scope:
@@ -87,10 +90,6 @@ def value_of(scope: Scope, name: str, what: str) -> Value:
     if value is None:
         raise GraphError(f"{what}, {quoted(name)}, is not computed by an earlier node", expected="operators in order")
     return value
-
-
-_LONGEST_SIZE_NAME: Final = 64
-_NO_NAMES: Final = ("none", "unknown")
 
 
 def declarations(graph: Any) -> dict[str, TensorSpec]:

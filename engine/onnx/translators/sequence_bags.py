@@ -33,14 +33,12 @@ _NAMES: Final = {
 _LOOP: Final = {"states": 2, "has_count": False, "has_condition": True}
 _ADDED: Final = re.compile(r"add\(@0,(\d+)\)")
 _SUBTRACTED: Final = re.compile(r"sub\((\d+),@0\)")
+_Symbol: TypeAlias = Any
+_START, _END = ("bound", 0), ("bound", 1)
 
 
 class _OtherLoopError(Exception):
     """Loop that does not compute embedding bags."""
-
-
-_Symbol: TypeAlias = Any
-_START, _END = ("bound", 0), ("bound", 1)
 
 
 def sequence_bags(node: Node, sequence: Value) -> Value | None:

@@ -19,6 +19,11 @@ from engine.expression import FUNCTIONS, Call, Input, List, Literal, Node, forma
 from engine.pnnx import Operator
 from engine.tensor import BFLOAT16, UNKNOWN, TensorSpec, parse_dtype
 
+Known: TypeAlias = Mapping[Node, object]
+Rule: TypeAlias = Callable[[Call, Known], Node | None]
+_EXACT: Final = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
+"""Dtypes in which a power is computed without an upcast."""
+
 
 def rebuilt(node: Node, children: Sequence[Node]) -> Node:
     """Return a node with other children; itself if they are the same."""
@@ -66,13 +71,6 @@ def reading(op: Operator, root: Node, operands: Sequence[str]) -> Operator:
         params={"expr": text},
         attributes={},
     )
-
-
-Known: TypeAlias = Mapping[Node, object]
-Rule: TypeAlias = Callable[[Call, Known], Node | None]
-
-_EXACT: Final = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
-"""Dtypes in which a power is computed without an upcast."""
 
 
 def simplified(

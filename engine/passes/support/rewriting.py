@@ -17,6 +17,10 @@ from engine.tensor import Array, TensorSpec
 
 # These layers use annotations of their outputs only.
 _ASK_OF_OUTPUTS: Final = (Expression, Unpack, Reshape)
+LARGE: Final = 1 << 20
+"""Bytes up to which any constant is stored."""
+GROWTH: Final = 16
+"""A larger constant may take this multiple of the bytes it is made from."""
 
 
 class Rewriter:
@@ -136,13 +140,6 @@ def renamed(op: Operator, names: Mapping[str, str]) -> Operator:
     """Return an operator with other names of its operands."""
     inputs, outputs = (tuple(names.get(name, name) for name in each) for each in (op.inputs, op.outputs))
     return op if (inputs, outputs) == (op.inputs, op.outputs) else with_fields(op, inputs=inputs, outputs=outputs)
-
-
-LARGE: Final = 1 << 20
-"""Bytes up to which any constant is stored."""
-
-GROWTH: Final = 16
-"""A larger constant may take this multiple of the bytes it is made from."""
 
 
 def is_small_enough(made: int, made_from: int) -> bool:

@@ -21,6 +21,11 @@ from engine.compiler.kernels.folding import fold_lanes, largest_number
 from engine.compiler.kernels.functions.arithmetic import absolute, bits, from_bits, integer, maximum, minimum
 from engine.compiler.kernels.products.matrix import Matrix
 
+# exp() of less rounds to no weight relative to the largest score.
+NO_WEIGHT = -90.0
+# Nothing is pruned if scores or the best key's mask number exceed this.
+LARGEST = 1e30
+
 
 def zero_bits(lanes: int) -> Value:
     """Return the start value of ``max_abs_bits``."""
@@ -51,12 +56,6 @@ def max_abs(f: Function, base: Value, pitch: int, rows: Index, columns: int, *, 
 def is_finite(f: Function, magnitude: Value) -> Value:
     """Emit whether a largest absolute value is finite."""
     return f.compare("olt", magnitude, constant(math.inf, "float"))
-
-
-# exp() of less rounds to no weight relative to the largest score.
-NO_WEIGHT = -90.0
-# Nothing is pruned if scores or the best key's mask number exceed this.
-LARGEST = 1e30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,6 +32,20 @@ Primitive: TypeAlias = Callable[[Function, Value], Value]
 # Constants of self-normalising networks.
 _SELU_ALPHA: Final = 1.6732632423543772848170429916717
 _SELU_SCALE: Final = 1.0507009873554804934193349852946
+_NAMES: Final = (
+    "sigmoid", "silu", "tanh", "tanhshrink", "gelu_tanh", "elu", "celu", "selu",
+    "softplus", "logsigmoid", "logaddexp", "xlogy",
+)  # fmt: skip
+# -log(1 - erf(x)) / x for x from 0 to 3.93, highest power first; beyond, erf rounds to 1 in float32.
+_ERF: Final = (3.671232479973696e-05, -0.00035516812931746244, 0.0011884733103215694, 0.0002797242777887732,
+               -0.019364453852176666, 0.10282572358846664, 0.6366153955459595, 1.128379225730896)  # fmt: skip
+_ERF_BOUND: Final = 3.93
+# erf(x / sqrt(2)) = x P(x * x) / Q(x * x); at the bound the quotient is 1 to the bit.
+_NORMAL_P: Final = (4.784669727087021e-08, 1.3359871445572935e-05, 0.0003550784313119948, 0.009837283752858639,
+                    0.07119949162006378, 0.8390598893165588)  # fmt: skip
+_NORMAL_Q: Final = (1.259302507605753e-06, 7.744852337054908e-05, 0.0019817000720649958, 0.030124226585030556,
+                    0.2645021677017212, 1.0516058206558228)  # fmt: skip
+_NORMAL_BOUND: Final = 5.222293376922607
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,12 +134,6 @@ class Smooth:
         return f.select(is_zero, zero, f.fmul(x, self.log(f, y)))
 
 
-_NAMES: Final = (
-    "sigmoid", "silu", "tanh", "tanhshrink", "gelu_tanh", "elu", "celu", "selu",
-    "softplus", "logsigmoid", "logaddexp", "xlogy",
-)  # fmt: skip
-
-
 def relu(f: Function, x: Value) -> Value:
     """Emit max(x, 0); NaN stays NaN."""
     return maximum(f, x, like(x, 0.0))
@@ -172,18 +180,6 @@ def softshrink(f: Function, x: Value, width: Value) -> Value:
     moved = f.select(f.compare("ogt", x, zero), f.fsub(x, width), f.fadd(x, width))
     # Times 0, not 0: NaN must stay NaN.
     return f.select(f.compare("ogt", absolute(f, x), width), moved, f.fmul(x, zero))
-
-
-# -log(1 - erf(x)) / x for x from 0 to 3.93, highest power first; beyond, erf rounds to 1 in float32.
-_ERF: Final = (3.671232479973696e-05, -0.00035516812931746244, 0.0011884733103215694, 0.0002797242777887732,
-               -0.019364453852176666, 0.10282572358846664, 0.6366153955459595, 1.128379225730896)  # fmt: skip
-_ERF_BOUND: Final = 3.93
-# erf(x / sqrt(2)) = x P(x * x) / Q(x * x); at the bound the quotient is 1 to the bit.
-_NORMAL_P: Final = (4.784669727087021e-08, 1.3359871445572935e-05, 0.0003550784313119948, 0.009837283752858639,
-                    0.07119949162006378, 0.8390598893165588)  # fmt: skip
-_NORMAL_Q: Final = (1.259302507605753e-06, 7.744852337054908e-05, 0.0019817000720649958, 0.030124226585030556,
-                    0.2645021677017212, 1.0516058206558228)  # fmt: skip
-_NORMAL_BOUND: Final = 5.222293376922607
 
 
 def tanh_parts(f: Function, x: Value) -> tuple[Value, Value]:

@@ -14,6 +14,9 @@ from collections.abc import Sequence
 
 from engine.compiler.codegen.ir import Function, Value, constant, element_of, lanes_of, mangled, vector
 
+ROUNDER = 1.5 * 2**52
+"""Added to a float64 below 2**51, it rounds to an integer, which is then in the low bits of the sum."""
+
 
 def like(x: Value, number: float) -> Value:
     """Return a number in every lane of the type of ``x``."""
@@ -159,10 +162,6 @@ def logarithm_edges(f: Function, x: Value, result: Value) -> Value:
     result = f.select(f.compare("olt", x, infinity), result, x)
     result = f.select(f.compare("oeq", x, zero), like(x, -math.inf), result)
     return f.select(f.compare("olt", x, zero), like(x, math.nan), result)
-
-
-ROUNDER = 1.5 * 2**52
-"""Added to a float64 below 2**51, it rounds to an integer, which is then in the low bits of the sum."""
 
 
 def to_double(f: Function, x: Value) -> Value:

@@ -36,6 +36,10 @@ from engine.compiler.kernels.functions.exponential import exp2_of_parts, exp_dow
 
 _SQRT_HALF_BITS: Final = 0x3F3504F3
 _LEAST_NORMAL: Final = 2.0**-126
+# log2(m) / s in s**2, s = (m - 1) / (m + 1), m from sqrt(1/2) to sqrt(2): 4e-12.
+_LOG2: Final = (0.3407301023723137, 0.4116727189965964, 0.5770835849717568, 0.9617966733416967, 2.8853900817900864)
+_SQRT_HALF_HIGH_BITS: Final = 0x3FE6A09E
+_INFINITY: Final = float("inf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,12 +136,6 @@ def _combined(f: Function, k: Value, fraction: Value, base: _Base) -> Value:
         elif number:
             total = f.fma(factor, like(k, number), total)
     return total
-
-
-# log2(m) / s in s**2, s = (m - 1) / (m + 1), m from sqrt(1/2) to sqrt(2): 4e-12.
-_LOG2: Final = (0.3407301023723137, 0.4116727189965964, 0.5770835849717568, 0.9617966733416967, 2.8853900817900864)
-_SQRT_HALF_HIGH_BITS: Final = 0x3FE6A09E
-_INFINITY: Final = float("inf")
 
 
 def power(f: Function, x: Value, y: Value) -> Value:

@@ -52,6 +52,19 @@ _ATAN: Final = (0.0029197228141129017, -0.01636413298547268, 0.04320585727691650
                 0.10665785521268845, -0.14211003482341766, 0.19993767142295837, -0.33333152532577515)  # fmt: skip
 # pi / 2 as the nearest float32 and the remainder.
 _RIGHT: Final = (1.5707963705062866, -4.371139000186241e-08)
+_LARGE_ANGLE: Final = 2.0**28
+_TWO_OVER_PI: Final = 0xA2F9836E4E441529FC2757D1F534DDC0DB6295993C439041FE5163ABDEBBC561
+"""2 / pi, its first 256 bits after the point."""
+_BITS: Final = 256
+_PART_BITS: Final = 28
+_PARTS: Final = 4
+# Scales: x 2**-scale is a whole number below 2**49, for x below the next scale's first.
+_SCALES: Final = (5, 30, 55, 80)
+_FIRST: Final = 2.0**54, 2.0**79, 2.0**104
+# (sinh(x) - x) / x**3 in x**2 up to 1: 2.4e-8.
+_SINH: Final = (0.00020372832659631968, 0.008330274373292923, 0.1666671633720398)
+_LN2: Final = 0.6931471805599453
+_SQUARES_OVERFLOW: Final = 2.0**60
 
 
 def sin(f: Function, x: Value) -> Value:
@@ -174,17 +187,6 @@ def _angle(f: Function, y: Value, x: Value) -> Value:
     return f.select(f.compare("ogt", y, x), steep, angle)
 
 
-_LARGE_ANGLE: Final = 2.0**28
-_TWO_OVER_PI: Final = 0xA2F9836E4E441529FC2757D1F534DDC0DB6295993C439041FE5163ABDEBBC561
-"""2 / pi, its first 256 bits after the point."""
-_BITS: Final = 256
-_PART_BITS: Final = 28
-_PARTS: Final = 4
-# Scales: x 2**-scale is a whole number below 2**49, for x below the next scale's first.
-_SCALES: Final = (5, 30, 55, 80)
-_FIRST: Final = 2.0**54, 2.0**79, 2.0**104
-
-
 def _reduced_exactly(f: Function, x: Value) -> tuple[Value, Value]:
     """Emit x - n pi / 2 as float32, and n in the low bits of an i32, for |x| >= 2**28."""
     magnitude = absolute(f, x)
@@ -220,12 +222,6 @@ def _parts_of_two_over_pi(scale: int) -> tuple[float, ...]:
         parts.append(math.ldexp(bits >> low, low - _BITS))
         bits %= 1 << low
     return tuple(parts)
-
-
-# (sinh(x) - x) / x**3 in x**2 up to 1: 2.4e-8.
-_SINH: Final = (0.00020372832659631968, 0.008330274373292923, 0.1666671633720398)
-_LN2: Final = 0.6931471805599453
-_SQUARES_OVERFLOW: Final = 2.0**60
 
 
 def sinh(f: Function, x: Value) -> Value:

@@ -18,6 +18,15 @@ from engine.compiler.kernels.functions import (
 from engine.compiler.kernels.functions.comparison import Truth
 from engine.compiler.kernels.functions.math import SHARED
 
+_ORDERS = {"eq": "eq", "ne": "ne", "lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge"}
+"""Comparison -> LLVM's predicate for integers."""
+BITS = 64
+_WIDTHS = {
+    "int8": (8, "sext"), "int16": (16, "sext"), "int32": (32, "sext"),
+    "uint8": (8, "zext"), "uint16": (16, "zext"), "uint32": (32, "zext"),
+}  # fmt: skip
+"""Dtypes computed in a wider type -> their bits, and how they are extended."""
+
 
 def truncated(f: Function, a: Value, b: Value) -> Value:
     """Emit a / b rounded towards zero."""
@@ -61,16 +70,6 @@ def _goes_down(f: Function, left: Value, b: Value) -> Value:
     zero = constant(0, b.type)
     differs = f.compare("slt", f.binary("xor", left, b), zero)
     return f.binary("and", f.compare("ne", left, zero), differs)
-
-
-_ORDERS = {"eq": "eq", "ne": "ne", "lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge"}
-"""Comparison -> LLVM's predicate for integers."""
-BITS = 64
-_WIDTHS = {
-    "int8": (8, "sext"), "int16": (16, "sext"), "int32": (32, "sext"),
-    "uint8": (8, "zext"), "uint16": (16, "zext"), "uint32": (32, "zext"),
-}  # fmt: skip
-"""Dtypes computed in a wider type -> their bits, and how they are extended."""
 
 
 def _is_true(f: Function, x: Value) -> Value:

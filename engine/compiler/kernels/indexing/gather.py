@@ -23,6 +23,8 @@ from engine.compiler.kernels.target import Target
 
 # Value of the fault flag; FaultFlag of engine/compiler/executable.py.
 OUTSIDE = 2
+ELEMENTS = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}
+"""Bytes of an element -> LLVM type it is copied as."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,10 +88,6 @@ def load_index(f: Function, at: Value, bits: int) -> Value:
     """Load an integer of this many bits as an i64."""
     index = f.load(f"i{bits}", at, bits // 8)
     return index if bits == 64 else f.convert("sext", index, "i64")
-
-
-ELEMENTS = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}
-"""Bytes of an element -> LLVM type it is copied as."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,6 +44,14 @@ from engine.ir.dims import hint, is_symbolic, smallest
 VECTORS = 4
 # Largest line kept on the stack.
 LONGEST_LINE_BYTES = 64 * 1024
+Load: TypeAlias = Callable[[Value, Index], list[Value]]
+"""Loads the vectors of a panel, so many elements after an address."""
+# Least number of a dtype, if it is not -inf.
+LEAST = {"uint8": 0.0, "int8": -128.0}
+# Without a line, windows are reduced in parts of this many columns.
+PART = 512
+# Taps that are unrolled; more are a loop.
+UNROLLED = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,17 +158,6 @@ class PoolLayout(Kernel):
     def ranges(self, f: Function, chunk: Index) -> tuple[Range, Range]:
         """Emit the output rows and the panels of a chunk."""
         return self.grid.ranges(f, chunk)
-
-
-Load: TypeAlias = Callable[[Value, Index], list[Value]]
-"""Loads the vectors of a panel, so many elements after an address."""
-# Least number of a dtype, if it is not -inf.
-LEAST = {"uint8": 0.0, "int8": -128.0}
-
-# Without a line, windows are reduced in parts of this many columns.
-PART = 512
-# Taps that are unrolled; more are a loop.
-UNROLLED = 16
 
 
 class PoolRow:

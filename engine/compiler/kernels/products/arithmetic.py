@@ -19,6 +19,12 @@ from engine.tensor import BFLOAT16, Array, DType
 
 Words: TypeAlias = Literal["float", "int16", "int8", "bfloat16"]
 MultiplyAdd: TypeAlias = Callable[[Function, Value, Value, Value], Value]
+# Speed of direct convolutions in tile registers, relative to float32; their products alone are 16 times as fast.
+_TILE_SPEED: Final = 5.0
+# By vector width in words: the x86 instruction that multiplies 16-bit pairs and adds the two products.
+_PAIRS = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}
+# The same for instructions of AVX-512 that also add to an accumulator.
+_WIDTHS = {4: "128", 8: "256", 16: "512"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +90,6 @@ def joined(f: Function, numbers: Sequence[Value], size: int) -> Value:
     for k, each in enumerate(wide[1:], 1):
         word = f.binary("or", word, integer(f, "shl", each, 8 * size * k))
     return from_bits(f, word)
-
-
-# Speed of direct convolutions in tile registers, relative to float32; their products alone are 16 times as fast.
-_TILE_SPEED: Final = 5.0
-# By vector width in words: the x86 instruction that multiplies 16-bit pairs and adds the two products.
-_PAIRS = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}
-# The same for instructions of AVX-512 that also add to an accumulator.
-_WIDTHS = {4: "128", 8: "256", 16: "512"}
 
 
 def _tiling_pairs(host: Host) -> Host:

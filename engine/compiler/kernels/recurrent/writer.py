@@ -16,6 +16,10 @@ from engine.compiler.kernels.quantising import rounded, scale_of, zero_of
 from engine.compiler.kernels.recurrent.block import copy_row
 from engine.compiler.kernels.recurrent.layout import Layout, States
 
+Meanwhile = Callable[[Index, Index, Sequence[Value]], AbstractContextManager[None]]
+"""Called with a step, the number of a call in it, and its arguments; its block contains the usual call."""
+Functions = dict[tuple[int, Panel], str]
+
 
 def emit_rounding(f: Function, states: Value, rows: int, pitch: int, units: int, lanes: int) -> None:
     """Round rows of whole vectors in place."""
@@ -41,11 +45,6 @@ def emit_rounding(f: Function, states: Value, rows: int, pitch: int, units: int,
             at = f.at(line, each.index)
             tree = rounded(Operand(0), Operand(1), Operand(2))
             f.store(emit(f, tree, [f.load(type_, at), scale, zero], type_, FUNCTIONS), at)
-
-
-Meanwhile = Callable[[Index, Index, Sequence[Value]], AbstractContextManager[None]]
-"""Called with a step, the number of a call in it, and its arguments; its block contains the usual call."""
-Functions = dict[tuple[int, Panel], str]
 
 
 class Writer:

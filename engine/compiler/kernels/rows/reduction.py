@@ -24,6 +24,12 @@ from engine.compiler.kernels.rows.row_kernel import Row, RowKernel
 Mode = Literal["sum", "mean", "max", "min", "product"]
 # Columns of a run with its own sum, so that the rounding error does not grow with the length of the row.
 RUN = 8192
+TypedMode = Literal["sum", "mean", "product", "max", "min", "any", "all", "count"]
+_FUNCTIONS: dict[TypedMode, str] = {
+    "sum": "add", "mean": "add", "count": "add", "product": "mul", "max": "max", "min": "min", "any": "max",
+    "all": "min",
+}  # fmt: skip
+_INT64 = 2**63
 
 
 def _product(f: Function, values: Sequence[Value]) -> Value:
@@ -85,14 +91,6 @@ class RowReduction(RowKernel):
         carry = [constant(neutral, vector(self.width))] * SIDE_BY_SIDE
         parts = walk_row(f, columns, self.width, carry, lambda at, count, each: fold(f, [each, load(at, count)]))
         return fold_lanes(f, fold(f, parts), fold)
-
-
-TypedMode = Literal["sum", "mean", "product", "max", "min", "any", "all", "count"]
-_FUNCTIONS: dict[TypedMode, str] = {
-    "sum": "add", "mean": "add", "count": "add", "product": "mul", "max": "max", "min": "min", "any": "max",
-    "all": "min",
-}  # fmt: skip
-_INT64 = 2**63
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,6 +29,8 @@ LARGEST_POWER = 8
 LARGEST_FLOAT = 3.4028234663852886e38
 # Exponents with a faster path in PyTorch, which differs in signs of zeros and in the last bit.
 _POWERS = {0.5: "sqrt", -0.5: "rsqrt", 2: "square", 3: "cube", -1: "reciprocal"}
+_EXACT_DIVISORS = frozenset(2.0**k for k in range(-126, 127))
+_CASTS = ("torch.float", "torch.float32")
 
 
 def function(name: str, *arguments: Expr) -> Expr | None:
@@ -64,9 +66,6 @@ def quotient(dividend: Expr, divisor: Expr) -> Expr:
     if isinstance(divisor, Number) and abs(divisor.value) in _EXACT_DIVISORS:
         return apply("mul", dividend, 1 / divisor.value)
     return apply("div", dividend, divisor)
-
-
-_EXACT_DIVISORS = frozenset(2.0**k for k in range(-126, 127))
 
 
 def sinc(x: Expr) -> Expr:
@@ -162,9 +161,6 @@ def nan_to_num(layer: mathematics.NanToNum, x: Expr) -> Expr:
     for value, replacement in infinite:
         result = apply("where", apply("eq", x, value), replacement, result)
     return apply("where", apply("isnan", x), layer.nan or 0.0, result)
-
-
-_CASTS = ("torch.float", "torch.float32")
 
 
 @expression_for(Expression)

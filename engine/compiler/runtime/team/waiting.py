@@ -11,6 +11,13 @@ from engine.compiler.runtime.protocol import PROTOCOL, Word
 
 NULL, ZERO, ONE = Value("null", "ptr"), Value("0", "i64"), Value("1", "i64")
 BITS, MASK = Value(str(protocol.SEGMENT_BITS), "i64"), Value(str(protocol.STOP), "i64")
+Pause: TypeAlias = tuple[str, list[Value]]
+FUTEX: Final = {"x86_64": 202, "aarch64": 98}
+PAUSE: Final[dict[str, Pause]] = {
+    "x86_64": ("llvm.x86.sse2.pause", []),
+    "aarch64": ("llvm.aarch64.hint", [Value("1", "i32")]),
+}
+_FUTEX_WAIT, _FUTEX_WAKE = 128, 129  # private to the process
 
 
 def access(f: Function, row: str, address: Value, *values: Value, into: Value | None = None) -> Value:
@@ -53,16 +60,6 @@ def forward_value(f: Function, kind: str) -> Value:
 
 def define(f: Function, value: Value, text: str) -> None:
     f.do(f"{value.text} = {text}")
-
-
-Pause: TypeAlias = tuple[str, list[Value]]
-
-FUTEX: Final = {"x86_64": 202, "aarch64": 98}
-PAUSE: Final[dict[str, Pause]] = {
-    "x86_64": ("llvm.x86.sse2.pause", []),
-    "aarch64": ("llvm.aarch64.hint", [Value("1", "i32")]),
-}
-_FUTEX_WAIT, _FUTEX_WAKE = 128, 129  # private to the process
 
 
 def sleep_and_wake(module: Module, futex: int) -> None:

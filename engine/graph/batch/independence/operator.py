@@ -17,6 +17,9 @@ from engine.layers.definition.layer import Layer
 from engine.layers.definition.overload import Overloaded
 from engine.tensor import TensorSpec, known_value, spec_of
 
+_LEADING: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_NAMED: Final = (*_LEADING, inspect.Parameter.KEYWORD_ONLY)
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Operand:
@@ -210,10 +213,6 @@ def arranged(
     named = {name: given[name] for name in operand_names(kind) if name in given}
     others = tuple(positional[len(names) :])
     return Use(layer=layer, named=named, others=others, results=results, parameters=parameters or {})
-
-
-_LEADING: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-_NAMED: Final = (*_LEADING, inspect.Parameter.KEYWORD_ONLY)
 
 
 @lru_cache(maxsize=2048)

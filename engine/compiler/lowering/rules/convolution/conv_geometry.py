@@ -25,6 +25,9 @@ MIN_PIXELS = 4
 MAX_SPANS = 8
 # Most taps for which the taps that meet the image are determined exactly.
 MAX_TAPS = 4096
+# Limits of an image with its border: growth factor, and pixels that are allowed in addition.
+MAX_GROWTH = 16
+FEW_PIXELS = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,11 +153,6 @@ def _split(axis: ConvAxis, runs: Sequence[tuple[int, range]]) -> list[Span]:
         result.append(Span.of(axis, start, count, taps))
         start += count
     return result
-
-
-# Limits of an image with its border: growth factor, and pixels that are allowed in addition.
-MAX_GROWTH = 16
-FEW_PIXELS = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

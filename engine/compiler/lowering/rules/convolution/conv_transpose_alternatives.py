@@ -36,6 +36,13 @@ FEW_OUTPUTS = 4
 MAX_OUTPUTS = 1024
 MAX_CROPPED = 2
 FEW_PIXELS = 4096
+X, Y = Operand(0), Operand(1)
+# Limit of the length of the sums, before cropping, for each element of the result.
+MAX_CUT = 4
+# Most inputs whose outputs overlap; all are in memory before they are summed.
+MAX_OVERLAP = 16
+# Most phases of an axis with kernels of their own.
+MAX_PHASES = 16
 
 
 def prefers_pixel_shuffle(
@@ -93,15 +100,6 @@ def _convolved(
     parameters = ConvParameters(kernel=(down, across))
     composition.steps.append(chosen_step(context, result, parameters, image, (bank, known), source, origin))
     return derived(result.image, result.image.meta.reshape(batch, *strides, outputs, *shape[2:]))
-
-
-X, Y = Operand(0), Operand(1)
-# Limit of the length of the sums, before cropping, for each element of the result.
-MAX_CUT = 4
-# Most inputs whose outputs overlap; all are in memory before they are summed.
-MAX_OVERLAP = 16
-# Most phases of an axis with kernels of their own.
-MAX_PHASES = 16
 
 
 def prefers_overlap_add(context: Context, layer: ConvTranspose, outputs: int, taps: int) -> bool:

@@ -29,6 +29,10 @@ from engine.layers.pooling.max_pool import MaxPool
 from engine.layers.pooling.pool import AvgPool, LPPool, Pool
 from engine.passes.support.byte_products import BYTES
 
+# Largest index in int32.
+_MAX_PLACES = 2**31 - 1
+Mode = Literal["max", "average"]
+
 
 def windows_of(layer: Pool, x: View, counts: Sequence[int]) -> list[WindowAxis]:
     """Return the windows of a layer along each axis, with so many outputs."""
@@ -57,10 +61,6 @@ def even_windows(x: View, counts: Sequence[int]) -> list[WindowAxis]:
 def three(axes: Sequence[WindowAxis]) -> Sequence[WindowAxis]:
     """Return the windows along planes, rows and columns."""
     return [WindowAxis(size=1, count=1)] * (3 - len(axes)) + list(axes)
-
-
-# Largest index in int32.
-_MAX_PLACES = 2**31 - 1
 
 
 def with_places(
@@ -117,9 +117,6 @@ def _global_indices(context: Context, places: View, sizes: Sequence[int]) -> Ker
     first = np.arange(n * channels).reshape(n, channels, *(1,) * len(sizes)) * math.prod(sizes)
     start = constant(first.astype(INT64))
     return elements_step(context, places, apply("add", Operand(0), Operand(1)), [places, start], "i64")
-
-
-Mode = Literal["max", "average"]
 
 
 @kernels_for(MaxPool, AvgPool, image=True, doubles=True, of_bytes=True)

@@ -26,6 +26,9 @@ from engine.promotion import broadcast_sizes
 from engine.tensor import BFLOAT16
 
 BOOL = np.dtype(np.bool_)
+X, Y = Operand(0), Operand(1)
+# Most elements of a causal mask.
+_MAX_PLACES = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +112,6 @@ def in_groups(attn: AttentionOperands) -> AttentionOperands:
         target=split(attn.target),
         masks=tuple(replace(mask, view=split(mask.view)) for mask in attn.masks),
     )
-
-
-X, Y = Operand(0), Operand(1)
-# Most elements of a causal mask.
-_MAX_PLACES = 1 << 24
 
 
 def unfused_attention(context: Context, attn: AttentionOperands, *, cap: float = 0.0) -> tuple[View, list[KernelStep]]:

@@ -26,6 +26,9 @@ from engine.tensor import Array
 # Largest matrix for few rows and for many rows; beyond that an FFT, which takes n log n, is faster.
 FEW_PRODUCTS, MAX_PRODUCTS = 2**16, 2**19
 MANY_ROWS = 16
+X, Y = Operand(0), Operand(1)
+# Smallest sum of squared windows to divide by; the reference refuses smaller ones.
+_MIN_SHARE = 1e-11
 
 
 @kernels_for(OneAxis)
@@ -56,11 +59,6 @@ def lower_transform(context: Context) -> Lowered:
 def _as_floats(matrix: Array) -> Array:
     """Return columns of complex numbers as two columns each."""
     return matrix.view(np.float64) if matrix.dtype.kind == "c" else matrix
-
-
-X, Y = Operand(0), Operand(1)
-# Smallest sum of squared windows to divide by; the reference refuses smaller ones.
-_MIN_SHARE = 1e-11
 
 
 @kernels_for(Stft)

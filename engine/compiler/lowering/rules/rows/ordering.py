@@ -27,6 +27,9 @@ from engine.tensor import dtype_name
 
 # Largest index that fits beside an element.
 _MAX_COLUMNS = 2**31 - 1
+Middle = Literal["none", "all", "numbers"]
+# Elements times bins from which comparing each with each is slower than sorting.
+_MAX_COMPARISONS: Final = 1 << 20
 
 
 @kernels_for(Sort, ArgSort)
@@ -61,9 +64,6 @@ def lower_median(context: Context) -> Lowered:
     layer = context.layer(Median)
     elements, places, steps = ordered(context, layer.dim, 0, 1, middle="numbers" if layer.ignores_nan else "all")
     return given(context, [elements] if layer.dim is None else [elements, places], steps)
-
-
-Middle = Literal["none", "all", "numbers"]
 
 
 def _single(
@@ -181,10 +181,6 @@ def _tensor(context: Context, index: int) -> View:
     if x.dtype.name not in TYPES:
         raise NotLoweredError(f"there are no {dtype_name(x.dtype)} kernels")
     return x
-
-
-# Elements times bins from which comparing each with each is slower than sorting.
-_MAX_COMPARISONS: Final = 1 << 20
 
 
 @kernels_for(Histogram)
