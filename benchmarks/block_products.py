@@ -3,18 +3,18 @@
     python -m benchmarks.block_products [--threads 1 2] [--seconds 0.2] [--folder DIR] [--save NAME]
 
 Each file has as many layers as exceed the last-level cache, so weights come from memory in every run. The roof is the
-rate at which these threads read memory (benchmarks/roofline.py), measured before and after. The bytes of a layer are
-those of its codes and scales in the file. Beside the file as it is, onnxruntime runs it with accuracy_level 4, which
-rounds activations to 8 bits. A decoder step is one token through 8 transformer layers of width 768 and a
-head of 16,384 words, in float32 and as onnxruntime's quantiser writes it with 4 bits. Needs torch, onnx and
-onnxruntime.
+rate at which as many threads read memory, in turns with the engines. The bytes of a layer are those of its codes and
+scales in the file. Beside the file as it is, onnxruntime runs it with accuracy_level 4, which rounds activations to
+8 bits. A decoder step is one token through 8 transformer layers of width 768 and a head of 16,384 words, in float32 and
+as onnxruntime's quantiser writes it with 4 bits. Needs torch, onnx and onnxruntime.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -29,10 +29,14 @@ from benchmarks.machine import describe
 from benchmarks.raw import Result
 from benchmarks.record import OURS
 from benchmarks.report import NOTHING, table
-from benchmarks.roofline import MIB, rate
+from engine.compiler.codegen.host import detect
+from engine.compiler.measuring import probes
+from engine.compiler.measuring.bench import Probe, written
 
 RIVAL: Final = "onnxruntime"
 ROUNDING: Final = "onnxruntime, activations of 8 bits"
+ROOF: Final = "roof"
+TIMED: Final = (OURS, RIVAL, ROUNDING, ROOF)
 # Input and output features of a layer, its bits, and weights of a block.
 LAYERS: Final = (
     (4096, 4096, 4, 32),
@@ -47,8 +51,9 @@ LAYERS: Final = (
     (2048, 8192, 8, 128),
 )
 STEPS: Final = ("float32", "4 bits")
-# Bytes of weights in a file.
-_FILE_BYTES: Final = 96 * MIB
+# Bytes of weights in a file, and those read for the roof.
+_FILE_BYTES: Final = 96 << 20
+_READ_BYTES: Final = 256 << 20
 _DOMAIN: Final = "com.microsoft"
 _ROUNDING: Final = 4
 _WIDTH, _DEPTH, _HEADS, _WORDS = 768, 8, 12, 16_384
@@ -141,14 +146,18 @@ def measure(path: Path, rounding: Path | None, threads: int, seconds: float) -> 
     error = float(np.abs(ours - theirs).max() / np.abs(theirs).max())
     if not error <= _TOLERANCE:
         raise ValueError(f"{path.name}: our answer differs by {error:.1e}, expected at most {_TOLERANCE:.0e}")
-    times = take_turns({name: partial(run, [x]) for name, run in runs.items()}, seconds, lambda *_: None)
+    with ThreadPoolExecutor(threads) as pool:
+        turns = {ROOF: reader(pool, threads), **{name: partial(run, [x]) for name, run in runs.items()}}
+        times = take_turns(turns, seconds, lambda *_: None)
     session.close()
     return {"error": error, **{name: [found.least_s, found.median_s] for name, found in times.items()}}
 
 
-def roofs(threads: Sequence[int], seconds: float) -> dict[int, float]:
-    """Return the bytes a second that all threads together read from memory."""
-    return {count: count * rate("read", 256 * MIB, seconds, count) for count in threads}
+def reader(pool: ThreadPoolExecutor, threads: int) -> Callable[[], object]:
+    """Return a function that reads ``_READ_BYTES`` of memory, in all threads of a pool at once."""
+    host, size = detect(), _READ_BYTES // threads
+    probe, parts = Probe("read", probes.walk("read", size, host), host), [written(size) for _ in range(threads)]
+    return lambda: list(pool.map(lambda part: probe.turns_a_second(part, 0), parts))
 
 
 def _records(folder: Path, threads: Sequence[int], seconds: float) -> Iterator[dict[str, Any]]:
@@ -165,7 +174,7 @@ def _records(folder: Path, threads: Sequence[int], seconds: float) -> Iterator[d
             yield {"step": kind, "threads": count, **found}
 
 
-def report(records: Sequence[dict[str, Any]], roof: dict[int, float]) -> str:
+def report(records: Sequence[dict[str, Any]]) -> str:
     """Return the tables: rates by medians, and onnxruntime's time divided by ours."""
     layers = [
         [
@@ -173,23 +182,28 @@ def report(records: Sequence[dict[str, Any]], roof: dict[int, float]) -> str:
             str(each["bits"]),
             str(each["block"]),
             str(each["threads"]),
-            f"{each['bytes'] / each[OURS][1] / 1e9:.1f}",
-            f"{each['bytes'] / each[OURS][1] / roof[each['threads']]:.2f}",
+            f"{_rate(each['bytes'], each[OURS]):.1f}",
+            f"{_rate(_READ_BYTES, each[ROOF]):.1f}",
+            f"{_rate(each['bytes'], each[OURS]) / _rate(_READ_BYTES, each[ROOF]):.2f}",
             *(_ratio(each, name) for name in (RIVAL, ROUNDING)),
         ]
         for each in records
         if "layer" in each
     ]
-    titles = ["layer", "bits", "block", "threads", "GB/s", "of the roof", "ratio", "rounding activations"]
+    titles = ["layer", "bits", "block", "threads", "GB/s", "roof GB/s", "of the roof", "ratio", "rounding activations"]
     steps = [
         [each["step"], str(each["threads"]),
          *(f"{each[name][1] * 1e3:.2f}" if name in each else NOTHING for name in (OURS, RIVAL, ROUNDING)),
          _ratio(each, RIVAL)]
         for each in records if "step" in each
     ]  # fmt: skip
-    read = ", ".join(f"{found / 1e9:.1f} GB/s with {count} thread(s)" for count, found in roof.items())
     found = table(["decoder step", "threads", f"{OURS} ms", f"{RIVAL} ms", "rounding ms", "ratio"], steps)
-    return f"Roof: {read}.\n\n{table(titles, layers)}\n\n{found}"
+    return f"{table(titles, layers)}\n\n{found}"
+
+
+def _rate(size: int, times: Sequence[float]) -> float:
+    """Return GB/s by the median time."""
+    return size / times[1] / 1e9
 
 
 def _ratio(record: dict[str, Any], name: str) -> str:
@@ -214,16 +228,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 layer_file(options.folder, *layer, level)
             step_file(options.folder, STEPS[1], level)
         return 0
-    before, records = roofs(options.threads, options.seconds), []
+    records = []
     for record in _records(options.folder, options.threads, options.seconds):
         records.append(record)
-        print({key: record[key] for key in record if key not in (OURS, RIVAL, ROUNDING)}, file=sys.stderr, flush=True)
-    after = roofs(options.threads, options.seconds)
-    roof = {count: max(before[count], after[count]) for count in options.threads}
+        print({key: record[key] for key in record if key not in TIMED}, file=sys.stderr, flush=True)
     how = f"one row, {options.seconds:g} s for each engine and file in turns; shares and ratios of medians"
-    machine, body = describe([OURS, RIVAL]), report(records, roof)
-    kept = [{"roof": {str(count): found for count, found in roof.items()}}, *records]
-    result = Result(kind="block_products", machine=machine, how=how, body=body, records=kept)
+    machine, body = describe([OURS, RIVAL]), report(records)
+    result = Result(kind="block_products", machine=machine, how=how, body=body, records=records)
     print(result.text())
     if options.save:
         result.save(options.save)

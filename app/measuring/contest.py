@@ -20,6 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 ROUNDS: Final = 10
+# Time over which the CPU time of the process tells whether a thread computes, and the longest wait for that.
+_LOOK_S: Final = 0.004
+_MOST_IDLING_S: Final = 0.2
 Answer = TypeVar("Answer")
 Array: TypeAlias = NDArray[Any]
 Run: TypeAlias = Callable[[Sequence[Array]], Sequence[Array]]
@@ -44,7 +47,7 @@ def take_turns(
 ) -> dict[str, Times]:
     """Run every engine for a total of ``seconds``, a tenth of it in each round.
 
-    Taking turns spreads disturbances evenly over all engines.
+    Taking turns spreads disturbances evenly over all engines. A turn begins when the threads of the others sleep.
 
     Args:
         report: called with the number of the round and the number of rounds.
@@ -52,8 +55,19 @@ def take_turns(
     spent: dict[str, list[float]] = {name: [] for name in engines}
     for number, name in enumerate(turns(list(engines), ROUNDS)):
         report(number // len(engines), ROUNDS)
+        _wait_until_idle()
         spent[name] += turn(engines[name], seconds / ROUNDS)[0]
     return {name: summary(times) for name, times in spent.items()}
+
+
+def _wait_until_idle() -> None:
+    """Wait until no thread of this process computes: those of onnxruntime spin for 30 ms after a run."""
+    end = time.monotonic() + _MOST_IDLING_S
+    while time.monotonic() < end:
+        before = time.process_time()
+        time.sleep(_LOOK_S)
+        if time.process_time() - before < _LOOK_S / 4:
+            return
 
 
 def turns(engines: Sequence[str], rounds: int) -> Iterator[str]:

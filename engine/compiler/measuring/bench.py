@@ -92,11 +92,16 @@ class Probe:
 
 
 def slowest_of(probe: Probe, memories: Sequence[Array], seconds: float) -> float:
-    """Return the rate of the slowest of several threads that run a probe at once, each on its own memory."""
-    if len(memories) == 1:
-        return probe.turns_a_second(memories[0], seconds)
+    """Return the rate of the slowest of several threads that run a probe at once, each on its own memory.
+
+    They begin their calls together: the fastest call of each may have been alone.
+    """
+    probe.turns_a_second(memories[0], 0)  # determines the number of turns per call
+    rates, end = list[float](), time.perf_counter() + seconds
     with ThreadPoolExecutor(len(memories)) as pool:
-        return min(pool.map(lambda memory: probe.turns_a_second(memory, seconds), memories))
+        while not rates or time.perf_counter() < end:
+            rates.append(min(pool.map(lambda memory: probe.turns_a_second(memory, 0), memories)))
+    return max(rates)
 
 
 def written(size: int) -> Array:

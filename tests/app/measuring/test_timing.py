@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import time
+
+import pytest
+
 from app.measuring.contest import fastest_kernels, summary, take_turns, turn, turns
 
 
@@ -13,6 +17,26 @@ def test_engines_take_turns_and_the_first_run_of_each_does_not_count() -> None:
     assert "".join(calls) == "aabbbbaa" * 5
     assert [times[name].runs for name in "ab"] == [10, 10]
     assert told == [(number // 2, 10) for number in range(20)]
+
+
+def test_a_turn_begins_when_threads_of_the_engine_before_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = {"cpu": 0.0, "wall": 0.0}
+    spins_until: list[float] = [0.03, 99.0]
+
+    def sleep(seconds: float) -> None:
+        busy = min(seconds, max(0.0, spins_until[0] - clock["wall"]))
+        clock["cpu"], clock["wall"] = clock["cpu"] + busy, clock["wall"] + seconds
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    monkeypatch.setattr(time, "process_time", lambda: clock["cpu"])
+    monkeypatch.setattr(time, "monotonic", lambda: clock["wall"])
+    began: list[float] = []
+    take_turns({"a": lambda: began.append(clock["wall"])}, 1e-9, lambda *_: None)
+    assert 0.03 <= began[0] < 0.04  # two looks more
+    spins_until.pop(0)
+    began.clear()
+    take_turns({"a": lambda: began.append(clock["wall"])}, 1e-9, lambda *_: None)
+    assert began[2] - began[0] < 0.25  # a thread that never sleeps delays a turn by a bounded time
 
 
 def test_no_engine_always_follows_the_same_one() -> None:
