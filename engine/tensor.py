@@ -72,13 +72,15 @@ KNOWN: Final[frozenset[DType]] = frozenset({*CODES, *_OTHERS.values()})
 
 
 def parse_dtype(value: object) -> DType:
-    """Return the numpy dtype for ``torch.float``, a torch ScalarType number, a PNNX code or a numpy dtype.
+    """Return the numpy dtype for ``torch.float``, a torch ScalarType number, a PNNX code, a numpy dtype or its class.
 
     Raises:
         ParameterError: for a dtype neither PyTorch nor PNNX knows.
     """
     if isinstance(value, np.dtype):
         return value
+    if isinstance(value, type) and issubclass(value, np.generic):
+        return np.dtype(value)
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(_SCALAR_TYPES):
         return DTYPES[_SCALAR_TYPES[value]]
     if isinstance(value, str):

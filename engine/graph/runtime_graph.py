@@ -33,6 +33,7 @@ from engine.graph.operator import RuntimeOperator
 from engine.graph.planning.execution_order import OrderName, arrange, kahn
 from engine.graph.planning.plan import Plan, make_plan
 from engine.graph.port import Port, batch_size, input_operators, input_ports, output_ports
+from engine.graph.running.feeding import feed_specs
 from engine.graph.running.reference import run_steps
 from engine.layers import BoundLayer, Registry, registry
 from engine.layers.definition.known import is_repeatable
@@ -299,9 +300,11 @@ class RuntimeGraph:
         """Return what is known of every operand when the inputs have these specs; the graph itself is unchanged.
 
         Raises:
+            InputError: these are not as many specs as the graph has inputs.
             EngineError: an operator does not accept what follows from these inputs.
         """
-        inputs = dict(zip((port.operand for port in self.inputs), specs, strict=True))
+        given = feed_specs(self.inputs, specs)
+        inputs = {port.operand: spec for port, spec in zip(self.inputs, given, strict=True)}
         return propagate(self.operators, inputs)
 
     def describe(self) -> dict[str, Any]:

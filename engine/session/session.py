@@ -18,7 +18,7 @@ from engine.errors import EngineError, ExecutionError, GraphError, InputError, f
 from engine.graph import RuntimeGraph, execute
 from engine.graph.batch.batching import Batching, join
 from engine.graph.feedback import find_feedback
-from engine.graph.running.feeding import PlainInputs, feed
+from engine.graph.running.feeding import PlainInputs, check_specs, feed, feed_specs
 from engine.graph.running.watch import Watch
 from engine.options import CACHE_MAX_BYTES, Backend, Options, Precision, Winograd, cache_folder
 from engine.profiling import MeasuredRun, join_kernels, join_rows, measured
@@ -318,9 +318,9 @@ class Session:
         """Release the compiled programs for inputs of these shapes; those of the file's shapes stay.
 
         Raises:
-            InputError: the graph cannot run this batch.
+            InputError: the specs do not fit the graph, or it cannot run this batch.
         """
-        graph, known = self._batches.graph_for(list(specs))
+        graph, known = self._batches.graph_for(self._given_specs(specs))
         found = self._executor.find(graph)
         if known != self._batches.own and found is not None:
             found.instances.discard(known)
@@ -350,11 +350,11 @@ class Session:
             The compiled programs as plain data, see docs/graph.md; None on the reference, and where sizes are dynamic.
 
         Raises:
-            InputError: the graph cannot run this batch.
+            InputError: the specs do not fit the graph, or it cannot run this batch.
             CompileError: backend ``compiled`` and nothing can be compiled.
             RunCancelledError: ``cancelled`` said so.
         """
-        wanted = [port.spec for port in self.graph.inputs] if specs is None else specs
+        wanted = [port.spec for port in self.graph.inputs] if specs is None else self._given_specs(specs)
         known = [spec for spec in wanted if spec is not None]
         if batch is not None and len(known) == len(wanted):
             known = self._batches.with_batch(known, batch)
@@ -367,13 +367,20 @@ class Session:
             graph, known = self._batches.graph_for(known, compiling=True)
             return self._executor.prepare(graph, known, refresh=refresh, progress=progress or silent)
 
+    def _given_specs(self, specs: Sequence[TensorSpec]) -> list[TensorSpec]:
+        found = feed_specs(self.graph.inputs, specs)
+        check_specs(self.graph.inputs, found)
+        return found
+
     def carries(self, specs: Sequence[TensorSpec]) -> bool:
         """Return whether the bundle the graph came from has a program for inputs of these shapes; false for a pair.
 
         Raises:
-            InputError: the graph cannot run this batch.
+            InputError: the specs do not fit the graph, or it cannot run this batch.
         """
-        return self.graph.bundle is not None and self._executor.carries(*self._batches.graph_for(list(specs)))
+        return self.graph.bundle is not None and self._executor.carries(
+            *self._batches.graph_for(self._given_specs(specs))
+        )
 
     def save_bundle(
         self,
@@ -415,7 +422,7 @@ class Session:
             CompileError: there is no compiler, or the level is unknown.
             RunCancelledError: ``cancelled`` returned true.
         """
-        wanted = [*([] if self._batches.own is None else [self._batches.own]), *map(list, shapes)]
+        wanted = [*([] if self._batches.own is None else [self._batches.own]), *map(self._given_specs, shapes)]
         if not wanted:
             raise InputError("the graph has dynamic sizes", where="save_bundle", expected="shapes of its inputs")
         with cancelling(cancelled), write_bundle(Path(folder), tag, replace) as begin:

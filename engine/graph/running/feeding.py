@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 
-from engine.errors import InputError
+from engine.errors import InputError, ParameterError
 from engine.graph.port import Port, may_be_state
-from engine.tensor import CODES, KNOWN, Array, TensorSpec, dtype_name, format_shape
+from engine.ir.dims import Dim
+from engine.tensor import CODES, KNOWN, Array, TensorSpec, dtype_name, format_shape, parse_dtype
 
 _KINDS: Final = "biufcV"  # bfloat16 has kind V
 
@@ -80,6 +82,44 @@ def feed(ports: Sequence[Port], given: object) -> list[Array]:
     if any(port.size_names for port in ports):
         _check_named(ports, arrays)
     return arrays
+
+
+def feed_specs(ports: Sequence[Port], given: object) -> list[TensorSpec]:
+    """Return descriptions of the inputs in the graph's order, with numpy dtypes; ``given`` is like that of ``feed``.
+
+    Raises:
+        InputError: a count or name does not fit, or an item is not a TensorSpec with a dtype and sizes.
+    """
+    return [_as_spec(port, value) for port, value in zip(ports, _in_order(ports, given), strict=True)]
+
+
+def check_specs(ports: Sequence[Port], specs: Sequence[TensorSpec]) -> None:
+    """Refuse specs for which ``feed`` would refuse arrays.
+
+    Raises:
+        InputError: a dtype, rank or fixed dimension does not fit.
+    """
+    for index, spec in enumerate(specs):
+        _check(ports, index, spec)
+
+
+def _as_spec(port: Port, value: object) -> TensorSpec:
+    if not isinstance(value, TensorSpec):
+        raise InputError("not a TensorSpec", where=_place(port), found=type(value).__name__)
+    is_shape = isinstance(value.shape, (tuple, list)) and all(_is_dim(each) for each in value.shape)
+    if not is_shape:
+        raise InputError(
+            "not a shape", where=_place(port), found=repr(value.shape)[:80], expected="sizes, None for a dynamic one"
+        )
+    try:
+        return replace(value, shape=tuple(value.shape), dtype=parse_dtype(value.dtype))
+    except ParameterError as error:
+        raise InputError(error.problem, where=_place(port), found=error.found, expected="a numpy dtype") from None
+
+
+def _is_dim(value: object) -> bool:
+    """Return whether a value is a dimension: a size, None, or a symbolic size."""
+    return value is None or isinstance(value, Dim) or (isinstance(value, (int, np.integer)) and int(value) >= 0)
 
 
 def _check_named(ports: Sequence[Port], arrays: Sequence[Array]) -> None:
@@ -189,7 +229,7 @@ def _typed(array: Array, port: Port, spec: TensorSpec) -> Array:
         return array.astype(spec.dtype)
 
 
-def _check(ports: Sequence[Port], index: int, array: Array) -> None:
+def _check(ports: Sequence[Port], index: int, array: Array | TensorSpec) -> None:
     port = ports[index]
     spec = port.spec
     if spec is None:
@@ -198,13 +238,14 @@ def _check(ports: Sequence[Port], index: int, array: Array) -> None:
         raise InputError(
             "wrong dtype", where=_place(port), found=dtype_name(array.dtype), expected=dtype_name(spec.dtype)
         )
-    if array.ndim != spec.rank:
-        found = f"{format_shape(array.shape)} with {array.ndim} dimensions"
+    rank = len(array.shape)
+    if rank != spec.rank:
+        found = f"{format_shape(array.shape)} with {rank} dimensions"
         raise InputError(
             "wrong rank", where=_place(port), found=found, expected=f"{spec.rank} ({_expected_shape(port)})"
         )
     pairs = zip(array.shape[1:], spec.shape[1:], strict=True)
-    wrong = [axis for axis, (size, want) in enumerate(pairs, 1) if want is not None and want != size]
+    wrong = [axis for axis, (size, want) in enumerate(pairs, 1) if None not in (want, size) and want != size]
     if wrong and (wrong != [1] or not may_be_state(ports, index)):
         raise InputError(
             "wrong shape", where=_place(port), found=format_shape(array.shape), expected=_expected_shape(port)

@@ -107,7 +107,7 @@ class Einsum(Composite):
     """Sum of products of the operands over every label that is not in the output.
 
     Shapes:
-        sizes of one label are equal or 1  ->  the sizes of the output's labels
+        sizes of one label are equal, or 1 in some operands  ->  the sizes of the output's labels
     """
 
     equation: str
@@ -161,7 +161,10 @@ def _sizes(equation: Equation, shapes: Sequence[Shape]) -> dict[str, Dim]:
     """Return the size of every label: the one that is not 1."""
     sizes: dict[str, Dim] = {}
     for term, shape in zip(equation.terms, shapes, strict=True):
+        own: dict[str, Dim] = {}
         for label, size in zip(term, shape, strict=True):
+            if not may_equal(own.setdefault(label, size), size):
+                raise ShapeError(f"sizes under repeated label '{label}' differ", found=format_shape(shape))
             known = sizes.get(label, 1)
             if not may_equal(known, size) and 1 not in (known, size):
                 found = f"{known} and {size} in {', '.join(map(format_shape, shapes))}"
@@ -177,7 +180,10 @@ def _kept(labels: Labels, needed: Collection[str]) -> Labels:
 def _plain(call: CallLayer, x: Any, term: Labels, sizes: Mapping[str, Dim]) -> _Term:
     """Return an operand without axes of size 1 where others have more, and with the diagonals of repeated labels."""
     small = [axis for axis, label in enumerate(term) if x.shape[axis] == 1 != sizes[label]]
-    if any(sizes[term[axis]] is None for axis in small):
+    is_unclear = [
+        x.shape[axis] is None and (sizes[label] is not None or term.count(label) > 1) for axis, label in enumerate(term)
+    ]
+    if any(is_unclear) or any(sizes[term[axis]] is None for axis in small):
         raise UnknownSizeError("sizes of a label")
     if small:
         x, term = call(Squeeze(dim=tuple(small)), x), tuple(each for k, each in enumerate(term) if k not in small)

@@ -127,3 +127,18 @@ def test_it_can_be_cancelled_at_every_stage_and_done_again(doing: str) -> None:
     with pytest.raises(engine.RunCancelledError, match=f"^{doing}: compiling was cancelled"):
         made.prepare(progress=lambda *told: stage.append(told[0]), cancelled=lambda: doing in stage)
     assert made.prepare() is not None
+
+
+def test_specs_are_checked_like_the_inputs_of_a_run() -> None:
+    made = session()
+    assert made.prepare(specs=[TensorSpec(SHAPE, np.float32)]) is not None  # type: ignore[arg-type]
+    for wrong in (
+        TensorSpec(SHAPE, np.dtype(np.float64)),
+        TensorSpec((*SHAPE, 1), F32),
+        TensorSpec((*SHAPE[:-1], 77), F32),
+    ):
+        for use in (lambda spec: made.prepare(specs=[spec]), lambda spec: made.discard([spec])):
+            with pytest.raises(engine.InputError, match="input '.*': wrong"):
+                use(wrong)
+    with pytest.raises(engine.InputError, match="wrong number of inputs: found 0, expected 1"):
+        made.prepare(specs=[])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from engine.errors import InputError
 from engine.graph.port import Port
-from engine.graph.running.feeding import PlainInputs, feed
+from engine.graph.running.feeding import PlainInputs, feed, feed_specs
 from engine.tensor import TensorSpec
 
 F32, I64 = np.dtype(np.float32), np.dtype(np.int64)
@@ -91,3 +92,30 @@ def test_an_input_of_unknown_shape_or_of_texts_is_left_to_the_check() -> None:
 
 def test_a_graph_without_inputs_takes_none() -> None:
     assert PlainInputs([]).of([]) == []
+
+
+@pytest.mark.parametrize("dtype", [F32, np.float32, "float32", "torch.float", "f32"], ids=str)
+@pytest.mark.parametrize("size", [5, np.int64(5), None])
+def test_specs_take_every_name_of_a_dtype(dtype: Any, size: Any) -> None:
+    x, mask = TensorSpec([1, 3, size], dtype), TensorSpec((2, size), np.int64)  # type: ignore[arg-type]
+    expected = [TensorSpec((1, 3, size), F32), TensorSpec((2, size), I64)]
+    assert feed_specs(PORTS, [x, mask]) == feed_specs(PORTS, {"mask": mask, "in0": x}) == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([TensorSpec((1, 3, 5), F32)], "wrong number of inputs: found 1, expected 2 (x, mask)"),
+        (TensorSpec((1, 3, 5), F32), "inputs are neither a sequence nor a mapping: found TensorSpec"),
+        ([(1, 3, 5), (2, 5)], "input 'x': not a TensorSpec: found tuple"),
+        ([X, MASK], "input 'x': not a TensorSpec: found ndarray"),
+        ([TensorSpec((1, -3, 5), F32)] * 2, "input 'x': not a shape: found (1, -3, 5), expected sizes, None for"),
+        ([TensorSpec((1, 3.0, 5), F32)] * 2, "input 'x': not a shape: found (1, 3.0, 5), expected"),  # type: ignore[arg-type]
+        ([TensorSpec(3, F32)] * 2, "input 'x': not a shape: found 3, expected"),  # type: ignore[arg-type]
+        ([TensorSpec((1,), None)] * 2, "input 'x': unknown dtype: found None, expected a numpy dtype"),  # type: ignore[arg-type]
+        ([TensorSpec((1,), "floaty")] * 2, "input 'x': unknown dtype: found 'floaty', expected a numpy dtype"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_describes_no_inputs_is_refused(given: Any, message: str) -> None:
+    with pytest.raises(InputError, match=f"^{re.escape(message)}"):
+        feed_specs(PORTS, given)
