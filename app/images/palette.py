@@ -2,8 +2,7 @@
 
 Each generated colour is the one furthest from all previous ones and from black, grey and white in OKLab, a perceptually
 uniform space (https://bottosson.github.io/posts/oklab/). The first colours are therefore distinct, and a class keeps
-its
-colour whatever the number of classes. Very dark, bright or pale colours are left out.
+its colour whatever the number of classes. Very dark, bright or pale colours are left out.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A request is prepared in a thread, waits for its run, and is finished. If the mo
 otherwise the request waits in the only queue there is, and the thread that ends a run takes the next one. Requests
 that may share a run are run together with what waits when the run begins.
 
-This module holds what the event loop calls; run_queue.py chooses the next step, worker.py executes it.
+This module holds what the event loop calls; ``run_queue`` chooses the next step, ``worker`` executes it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from typing import Any, TypeVar
 from app.errors import ModelNotReadyError, ServiceError
 from app.scheduling.admission import Admission, StepTimes
 from app.scheduling.job import DEFAULT_PRIORITY, Job, RunSpec, Stage, Work
-from app.scheduling.run_queue import RunQueue, Step, Threads, Worker
+from app.scheduling.run_queue import RunQueue, Step
+from app.scheduling.threads import Threads
+from app.scheduling.worker import Worker
 from app.settings import Settings
 
 T = TypeVar("T")

@@ -7,7 +7,7 @@ batch size, surgery changes it, description and footprint describe it.
 from __future__ import annotations
 
 from engine.graph.building.export_diagnosis import ExportFinding
-from engine.graph.building.inference import GraphWarning, Mismatch
+from engine.graph.building.mismatches import GraphWarning, Mismatch
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
 from engine.graph.port import Port

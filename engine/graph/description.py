@@ -7,7 +7,7 @@ from typing import Any
 
 from engine import expression
 from engine.cancellation import cancellable
-from engine.graph.building.inference import GraphWarning, Mismatch
+from engine.graph.building.mismatches import GraphWarning, Mismatch
 from engine.graph.operand import RuntimeOperand
 from engine.graph.operator import RuntimeOperator
 from engine.graph.port import Port

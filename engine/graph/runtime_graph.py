@@ -14,15 +14,9 @@ from engine.errors import EngineError, GraphError, ModelFormatError, named
 from engine.graph import surgery
 from engine.graph.building.export_diagnosis import diagnose_export
 from engine.graph.building.generalise import BatchError, generalise_batch
-from engine.graph.building.inference import (
-    GraphWarning,
-    diagnose_refusal,
-    find_mismatches,
-    follow,
-    propagate,
-    strict_error,
-)
+from engine.graph.building.inference import follow, propagate
 from engine.graph.building.linking import link, reused_layers
+from engine.graph.building.mismatches import GraphWarning, diagnose_refusal, find_mismatches, strict_error
 from engine.graph.building.source_rewrites import with_assignments, without_captured
 from engine.graph.building.storage import over_storage
 from engine.graph.building.subgraphs import register_subgraph_builder

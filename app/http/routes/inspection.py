@@ -14,9 +14,10 @@ from app.codec.answers import dump_json
 from app.codec.message import read_version
 from app.codec.parse import parse
 from app.console.figures import activation
-from app.console.profiling import inputs_to_measure, list_samples, profile, read_sample
+from app.console.profiling import inputs_to_measure, profile
 from app.console.quantisation import QuantisationReport, read_report
 from app.console.report import report
+from app.console.samples import list_samples, read_sample
 from app.errors import InvalidRequestError
 from app.http.body import dataplane, first_headers, read_body, until_disconnect
 from app.http.model_request import read_limit

@@ -15,7 +15,7 @@ from starlette.responses import Response
 import engine
 from app.codec.message import read_version
 from app.codec.parse import parse
-from app.console.profiling import read_sample
+from app.console.samples import read_sample
 from app.errors import InvalidRequestError
 from app.http.body import dataplane, first_headers, read_body
 from app.http.model_request import read_limit

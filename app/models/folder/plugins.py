@@ -1,9 +1,8 @@
 """Plugins: Python modules with operators of the user's own, imported before any model is loaded.
 
 A plugin registers layers with ``engine.register`` on import, and may run any code: only modules named in the settings
-are
-loaded, never files from a model's folder. This module does not import numpy, but plugins do, so the number of threads
-must be set before.
+are loaded, never files from a model's folder. This module does not import numpy, but plugins do, so the number of
+threads must be set before.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Loading and unloading of models by request, independent of changes in the store's folder.
 
 A model is loaded beside its serving version and replaces it once all versions ran; if one fails, nothing changes and
-the
-reason is reported. An unloaded model stops serving at once; running and queued requests finish. Polling considers its
-folder again only after the contents change.
+the reason is reported. An unloaded model stops serving at once; running and queued requests finish. Polling considers
+its folder again only after the contents change.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Counters of versions, summed over processes.
 
 Each process publishes its counters as bytes; the process that is asked sums them. A replaced process passes its
-counters
-on to its successor, so that counters never decrease.
+counters on to its successor, so that counters never decrease.
 """
 
 from __future__ import annotations

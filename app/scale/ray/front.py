@@ -407,8 +407,7 @@ def check_store(settings: Settings) -> None:
     """Raise if there is no store. Blocks.
 
     A standalone server without a store waits for it. Behind Ray, requests would reach a waiting replica, or the
-    deployment
-    would never finish; failing with the reason makes Ray retry.
+    deployment would never finish; failing with the reason makes Ray retry.
 
     Raises:
         ConfigError: the store is not on this node, unreachable or invalid. A store fetched before is not checked.

@@ -11,8 +11,7 @@ class ModelOptions(BaseModel):
     """Number of replicas and their resources.
 
     ``replicas`` sets a fixed number; otherwise Ray scales between ``min_replicas`` and ``max_replicas`` by the number
-    of
-    requests per replica.
+    of requests per replica.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
