@@ -97,6 +97,8 @@ class CompilePipeline:
         Raises:
             RunCancelledError, CompileError, EngineError: as ``Builder.program`` says.
         """
+        if self.is_dynamic:  # passes may have replaced an operator that checks its operands
+            self._graph.infer(specs)
         retries = RetryState()
         lower = partial(self._lower, specs, host, retries, progress)
         return self._with_retries(retries, lambda: self._assemble(self._lower_or_unchanged(lower), progress, cores))

@@ -52,8 +52,8 @@ TRIES: Final = 80
 TOLERANCE: Final = 1e-4
 """Of the largest element of an output."""
 REFUSALS = ("no operator of the graph has a kernel", "too many axes for machine code")
-_LEFT_OUT = ("randomness", "attention-sdpa_extremes", "test_reduce_prod_default_axes_keepdims_random")
-"""Samples whose answers differ from run to run, or depend on the order: a sum's last digit, a product's overflow."""
+_LEFT_OUT = ("randomness", "attention-sdpa_extremes")
+"""Samples whose answers differ from run to run, or depend on the order: a sum's last digit."""
 
 
 @dataclass(kw_only=True)
@@ -323,6 +323,8 @@ def _onnx_graphs(folder: Path) -> Iterator[tuple[str, Load]]:
         path = folder / "model.onnx"
         path.write_bytes(case.model.SerializeToString())
         tensors = [onnx.numpy_helper.to_array(x) if isinstance(x, onnx.TensorProto) else x for x in case.data[0][0]]
+        if "reduce_prod" in case.name:  # a partial product of many elements would overflow, depending on the order
+            tensors[0] = (np.sign(tensors[0]) * 2 ** (np.abs(tensors[0]) / 10 - 0.5)).astype(tensors[0].dtype)
         return engine.load(path), tensors
 
     for case in cases():

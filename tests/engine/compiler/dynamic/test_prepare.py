@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 import engine
-from engine.errors import CompileError, EngineError, RunCancelledError
+from engine.compiler.builder import Builder
+from engine.errors import CompileError, EngineError, RunCancelledError, ShapeError
 from engine.graph.typical_sizes import typical_specs
+from engine.options import Options
 from engine.pnnx import Operator
 from engine.tensor import TensorSpec
-from tests.engine.graph.build import built, conv, op
+from tests.engine.graph.build import F32, built, conv, op
 
 INPUT, OUTPUT = op("pnnx.Input", "in", "", "0"), op("pnnx.Output", "out", "1")
 
@@ -167,3 +169,11 @@ def test_sizes_that_values_decide_stay_within_the_memory_of_a_request() -> None:
         assert session.run([np.ones(10_000, np.float32)])[0].shape == (10_000, 1)
         with pytest.raises(EngineError, match="out of memory"):
             session.run([np.ones(300_000, np.float32)])
+
+
+def test_a_program_for_one_shape_is_refused_like_the_reference_refuses_it() -> None:
+    """The pieces of an odd size, of 2 and 1, would broadcast."""
+    builder = Builder(graph_of(op("F.glu", "glu", "0", "1", dim=0), _0=(None, 2)), Options(threads=1, cache=None))
+    assert builder.executable([TensorSpec((4, 2), F32)]).steps
+    with pytest.raises(ShapeError, match="dimension 0 cannot be halved: found 3, expected an even size"):
+        builder.executable([TensorSpec((3, 2), F32)])
