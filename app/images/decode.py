@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import io
+import math
 import struct
 from typing import Any, Final, Literal, NamedTuple
 
@@ -101,7 +102,7 @@ class OpenPicture:
         width, height = self._image.size
         self.size = (height, width) if self._is_turned else (width, height)
 
-    def decode(self, mode: Mode, background: tuple[int, int, int], at_least: tuple[int, int]) -> Image.Image:
+    def decode(self, mode: Mode, background: tuple[int, int, int], at_least: tuple[float, float]) -> Image.Image:
         """Return the upright pixels, with transparent ones composited onto the background.
 
         Args:
@@ -122,7 +123,7 @@ class OpenPicture:
         except Exception as exc:  # see __init__
             raise self._refusal(exc) from exc
 
-    def cost(self, mode: Mode, at_least: tuple[int, int]) -> int:
+    def cost(self, mode: Mode, at_least: tuple[float, float]) -> int:
         """Return the number of bytes that ``decode`` takes, including its result."""
         self._draft(mode, at_least)
         width, height = self._image.size
@@ -132,9 +133,9 @@ class OpenPicture:
         strips = 24 * min(_STRIP, width * height) if self._image.mode != mode else 0
         return width * height * (stored + copies) + strips + self._header.extra_bytes
 
-    def _draft(self, mode: Mode, at_least: tuple[int, int]) -> None:
+    def _draft(self, mode: Mode, at_least: tuple[float, float]) -> None:
         width, height = at_least[::-1] if self._is_turned else at_least
-        self._image.draft(mode, (2 * width, 2 * height))
+        self._image.draft(mode, (math.ceil(2 * width), math.ceil(2 * height)))
 
     def _scanned(self, data: memoryview) -> Header:
         found = scan_header(data)

@@ -22,10 +22,10 @@ class Pixels(Protocol):
     def size(self) -> tuple[int, int]:
         """Return (width, height) when upright."""
 
-    def cost(self, mode: Mode, at_least: tuple[int, int]) -> int:
+    def cost(self, mode: Mode, at_least: tuple[float, float]) -> int:
         """Return the number of bytes that ``decode`` takes, including its result."""
 
-    def decode(self, mode: Mode, background: tuple[int, int, int], at_least: tuple[int, int]) -> Image.Image:
+    def decode(self, mode: Mode, background: tuple[int, int, int], at_least: tuple[float, float]) -> Image.Image:
         """Return the upright pixels; see ``OpenPicture.decode``."""
 
 
@@ -66,11 +66,11 @@ class DecodedPicture:
         check_pixels(self.size, max_pixels, self.label)
         return self
 
-    def cost(self, mode: Mode, at_least: tuple[int, int]) -> int:
+    def cost(self, mode: Mode, at_least: tuple[float, float]) -> int:
         """Return the bytes of another mode; the picture itself is charged already."""
         return 0 if mode == self._image.mode else self.size[0] * self.size[1]
 
-    def decode(self, mode: Mode, background: tuple[int, int, int], at_least: tuple[int, int]) -> Image.Image:
+    def decode(self, mode: Mode, background: tuple[int, int, int], at_least: tuple[float, float]) -> Image.Image:
         """Return the pixels, without a copy in the same mode."""
         return self._image if mode == self._image.mode else self._image.convert(mode)
 

@@ -17,12 +17,12 @@ from app.images.config import PreprocessConfig
 
 
 class Placement(NamedTuple):
-    """Position of a picture of size ``picture`` on a canvas of size ``canvas``."""
+    """Position of a picture of size ``picture`` on a canvas of size ``canvas``; whole pixels but for max_aspect."""
 
     picture: tuple[int, int]
-    resized: tuple[int, int]
+    resized: tuple[float, float]
     canvas: tuple[int, int]
-    origin: tuple[int, int] = (0, 0)
+    origin: tuple[float, float] = (0, 0)
 
     @classmethod
     def identity(cls, size: tuple[int, int]) -> Placement:
@@ -30,7 +30,7 @@ class Placement(NamedTuple):
         return cls(picture=size, resized=size, canvas=size)
 
     @property
-    def covered(self) -> tuple[int, int, int, int]:
+    def covered(self) -> tuple[float, float, float, float]:
         """Return the part of the canvas covered by the picture: x0 y0 x1 y1 in canvas pixels."""
         starts = [max(-origin, 0) for origin in self.origin]
         ends = [min(resized - origin, canvas) for resized, origin, canvas in self._axes]
@@ -61,7 +61,7 @@ class Placement(NamedTuple):
         return moved
 
     @property
-    def _axes(self) -> Iterator[tuple[int, int, int]]:
+    def _axes(self) -> Iterator[tuple[float, float, int]]:
         return zip(self.resized, self.origin, self.canvas, strict=True)
 
 
@@ -115,7 +115,7 @@ def following_canvas(picture: tuple[int, int], config: PreprocessConfig) -> tupl
     return (side, height) if across else (width, side)
 
 
-def _padded(picture: tuple[int, int], config: PreprocessConfig) -> tuple[int, int]:
+def padded_size(picture: tuple[int, int], config: PreprocessConfig) -> tuple[int, int]:
     """Return the size of a picture with what is added above and below, as RapidOCR does."""
     width, height = picture
     if config.max_aspect is None or width <= config.max_aspect * height:
@@ -124,10 +124,13 @@ def _padded(picture: tuple[int, int], config: PreprocessConfig) -> tuple[int, in
 
 
 def _limited(picture: tuple[int, int], canvas: tuple[int, int], config: PreprocessConfig) -> Placement:
-    height = max(1, round(picture[1] * canvas[1] / _padded(picture, config)[1]))
-    return Placement(
-        picture=picture, resized=(canvas[0], height), canvas=canvas, origin=(0, -((canvas[1] - height) // 2))
-    )
+    """Return the placement of a picture that is padded, then resized."""
+    padded = padded_size(picture, config)
+    if padded == picture:
+        return Placement(picture=picture, resized=canvas, canvas=canvas)
+    scale = canvas[1] / padded[1]
+    above = (padded[1] - picture[1]) // 2
+    return Placement(picture, resized=(canvas[0], picture[1] * scale), canvas=canvas, origin=(0, -above * scale))
 
 
 def rounded_up(side: int, multiple: int) -> int:
@@ -149,7 +152,7 @@ def limited_canvas(picture: tuple[int, int], config: PreprocessConfig) -> tuple[
 
     A picture of an extreme shape is padded first.
     """
-    picture = _padded(picture, config)
+    picture = padded_size(picture, config)
     ratio, shorter, longer = 1.0, min(picture), max(picture)
     if config.min_side is not None and shorter < config.min_side:
         ratio = config.min_side / shorter

@@ -27,8 +27,8 @@ from app.images.config import (
     takes_pictures,
 )
 from app.images.decode import SMALL_PIXELS, Mode, Picture, is_small, make_ready
-from app.images.decoded import PictureSource
-from app.images.placement import Placement, following_canvas, limited_canvas, place, rounded_up
+from app.images.decoded import RGB_BYTES, PictureSource
+from app.images.placement import Placement, following_canvas, limited_canvas, padded_size, place, rounded_up
 from app.memory.reservation import charge, charged, check
 from app.settings import Settings
 
@@ -152,9 +152,10 @@ class Preprocessor:
 
     def _cost_of_fitting(self, size: tuple[int, int], placement: Placement) -> int:
         """Return the bytes between a decoded picture and its tensor: intermediate, resized and as arrays."""
-        canvas = placement.canvas[0] * placement.canvas[1]
-        half = 0 if self.config.resize == "none" else half_resized(size, placement.canvas)
-        return 4 * half + canvas * (16 + self._dtype.itemsize)
+        canvas, padded = math.prod(placement.canvas), padded_size(size, self.config)
+        half = 0 if self.config.resize == "none" else half_resized(padded, placement.canvas)
+        rows = math.prod(padded) if padded != size else 0
+        return RGB_BYTES * (half + rows) + canvas * (16 + self._dtype.itemsize)
 
     def _canvas(self, picture: PictureSource, size: tuple[int, int]) -> tuple[int, int]:
         if self.config.resize == "limit":
@@ -195,16 +196,31 @@ class Preprocessor:
         """
         if placement.resized == placement.canvas == image.size:
             return _pixels(image), (0, 0)
+        way = _INTERPOLATION[self.config.interpolation]
         if self.config.resize == "none":
             return _repeat_edges(np.asarray(image), placement.canvas), (0, 0)
-        (left, top), (across, down), canvas = placement.origin, placement.resized, placement.canvas
+        if self.config.resize == "limit":
+            image = self._padded(image, placement)
+            return _pixels(resized(image, placement.canvas, way, (0, 0, *image.size))), (0, 0)
+        (left, top), (across, down) = (map(int, pair) for pair in (placement.origin, placement.resized))
+        canvas = placement.canvas
         x0, y0 = max(left, 0), max(top, 0)
         x1, y1 = min(left + canvas[0], across), min(top + canvas[1], down)
         scale_x, scale_y = image.width / across, image.height / down
         # Rounding may put the product slightly beyond the edge, which Pillow refuses.
         box = (x0 * scale_x, y0 * scale_y, min(x1 * scale_x, image.width), min(y1 * scale_y, image.height))
-        part = resized(image, (x1 - x0, y1 - y0), _INTERPOLATION[self.config.interpolation], box)
+        part = resized(image, (x1 - x0, y1 - y0), way, box)
         return _pixels(part), (x0 - left, y0 - top)
+
+    def _padded(self, image: Image.Image, placement: Placement) -> Image.Image:
+        """Return a picture with the rows above and below that a placement has; the filter blends them."""
+        above = round(-placement.origin[1] / placement.resized[1] * image.height)
+        if not above:
+            return image
+        fill = (round(self.config.fill),) * len(image.getbands())
+        padded = Image.new(image.mode, (image.width, image.height + 2 * above), fill)
+        padded.paste(image, (0, above))
+        return padded
 
     def _empty(self, count: int, canvas: tuple[int, int]) -> NDArray[Any]:
         channels, (width, height) = len(self._table), canvas

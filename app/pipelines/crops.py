@@ -60,12 +60,12 @@ class Crop:
         check_pixels(self.size, max_pixels, self.label)
         return self
 
-    def cost(self, mode: Mode, at_least: tuple[int, int]) -> int:
+    def cost(self, mode: Mode, at_least: tuple[float, float]) -> int:
         """Return the number of bytes that ``decode`` takes."""
         copies = 1 + bool(self._turn) + (mode != "RGB")
         return copies * RGB_BYTES * self._size[0] * self._size[1] + self._source.cost("RGB", self._source.size)
 
-    def decode(self, mode: Mode, background: tuple[int, int, int], at_least: tuple[int, int]) -> Image.Image:
+    def decode(self, mode: Mode, background: tuple[int, int, int], at_least: tuple[float, float]) -> Image.Image:
         """Return the pixels."""
         picture = self._source.decode("RGB", _WHITE, self._source.size)
         if self._warp is None:

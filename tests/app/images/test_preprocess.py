@@ -16,6 +16,7 @@ from app.images.config import PreprocessConfig, takes_pictures
 from app.images.decode import Picture
 from app.images.placement import Placement
 from app.images.preprocess import Preprocessor
+from app.memory.reservation import MemoryBudget
 from app.settings import Settings
 from tests.app.pictures import encoded, gradient
 
@@ -233,9 +234,22 @@ def test_wide_pictures_are_padded_as_by_rapidocr() -> None:
         made = Preprocessor(port(OPEN), config, Settings())([Picture(data=encoded(gradient(*size)))])
         placement = made.placements[0]
         assert list(placement.canvas) == canvas
-        top = -placement.origin[1] * size[1] / placement.resized[1]
-        assert top == pytest.approx(above, abs=1)
-        assert not made.tensor[0, :, : -placement.origin[1]].any()
+        assert -placement.origin[1] * size[1] / placement.resized[1] == pytest.approx(above)
+
+
+def test_padding_is_blended_with_a_wide_picture_as_by_rapidocr() -> None:
+    with np.load(RAPIDOCR.parent.parent / "pipelines" / "crops.npz") as record:
+        picture, expected = Image.fromarray(record["wide_picture"]), record["wide_canvas"].astype(int)
+    config = {"resize": "limit", "multiple": 32, "min_side": 64, "max_aspect": 8, "fill": 0, "scale": 1.0}
+    found = prepare(picture, OPEN, **config)[0].transpose(1, 2, 0)
+    assert found.shape == expected.shape and np.abs(found - expected).max() <= 1
+
+
+def test_a_padded_picture_is_charged_with_its_padding() -> None:
+    made = Preprocessor(port(OPEN), PreprocessConfig(resize="limit", max_side=64, max_aspect=1), Settings())
+    budget = MemoryBudget(32 << 20)
+    with budget.open(), pytest.raises(RequestTooLargeError, match="needs too much memory"):
+        made([Picture(data=encoded(gradient(3000, 1)))])
 
 
 def test_lines_alone_and_in_a_batch_have_the_sizes_of_rapidocr() -> None:

@@ -42,17 +42,6 @@ def read(client: Client, picture: Path) -> list[Any]:
     return [each["text"] for each in found if each["score"] >= LEAST and each["text"].strip()]
 
 
-# Texts with one difference, and the reason.
-DIFFERENT = {"test_letterbox_like.jpg": "a space more in 'CUDA EP', since Pillow's filters differ from OpenCV's"}
-
-
-def cases() -> list[Any]:
-    return [
-        pytest.param(name, marks=pytest.mark.xfail(strict=True, reason=DIFFERENT[name]) if name in DIFFERENT else ())
-        for name in TEXTS
-    ]
-
-
-@pytest.mark.parametrize("name", cases())
+@pytest.mark.parametrize("name", TEXTS)
 def test_the_texts_are_those_of_rapidocr_in_their_order(client: Client, name: str) -> None:
     assert read(client, Path(PICTURES or "") / name) == TEXTS[name]

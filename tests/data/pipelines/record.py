@@ -32,9 +32,15 @@ def sizes(width: int, height: int) -> list[int]:
     return [record["padding_1"]["top"], made.shape[1], made.shape[0]]
 
 
-def picture() -> np.ndarray:
+def wide_canvas() -> np.ndarray:
+    """Return the detector's input for a wide picture, as pixels: padding is blended into its first and last rows."""
+    padded, _ = apply_vertical_padding(picture(20, 200), {}, 8, 0)
+    return DetPreProcess(64, "min").resize(padded)
+
+
+def picture(height: int = 80, width: int = 120) -> np.ndarray:
     """Return a smooth picture: resampling filters differ where pixels jump."""
-    y, x = np.mgrid[0:80, 0:120]
+    y, x = np.mgrid[0:height, 0:width]
     planes = [128 + 120 * np.sin(x / 9 + y / 17), 128 + 120 * np.cos(x / 13 - y / 8), 2 * x]
     return np.clip(np.stack(planes, -1), 0, 255).astype(np.uint8)
 
@@ -48,6 +54,8 @@ if __name__ == "__main__":
         picture=picture(),
         wide=WIDE,
         sizes=[sizes(*each) for each in WIDE],
+        wide_picture=picture(20, 200),
+        wide_canvas=wide_canvas(),
         **polygons,
         **crops,
     )
