@@ -45,6 +45,11 @@ SECTIONS: Final[dict[str, tuple[str, str]]] = {
         "every 5 ms, while a thread runs forty sizes, divided by its p99 alone: sizes of a session that has compiled "
         "nothing yet, new sizes for a template, and the same sizes again.",
     ),
+    "random_size_bursts": (
+        "Random sizes: forty new ones at once, over HTTP",
+        "p99 of a client that asks for one size of MobileNetV3-small every 10 ms: alone, while forty connections each "
+        "send another size to the network of the row, and while they send them again. The server has one core.",
+    ),
     "random_lines": ("Dynamic sizes: ten thousand lines of text of random width", "RSS must not grow."),
     "random_pictures": ("Dynamic sizes: ten thousand pictures of random height and width", "RSS must not grow."),
     "formats": (
@@ -137,6 +142,7 @@ COMMANDS: Final[dict[str, tuple[str, ...]]] = {
     "networks": ("bench_graph --networks vision transformers recurrent others awkward --output {raw}/networks",),
     "random_sizes": ("random_sizes --cache filled --save random_sizes",),
     "random_size_costs": ("random_sizes.costs --save random_size_costs",),
+    "random_size_bursts": ("random_sizes.burst --save random_size_bursts",),
     "random_lines": ("random_shapes --save random_lines",),
     "random_pictures": ("random_shapes --pictures mobilenet_v3_small --save random_pictures",),
     "formats": ("formats --save formats",),

@@ -86,19 +86,19 @@ def running(command: Sequence[str], port: int, core: int, **environ: str) -> Ite
 
 def _is_ready(port: int) -> bool:
     try:
-        status, _ = _ask(_connect(port), b"GET /health/ready HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        status, _ = ask(connect(port), b"GET /health/ready HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
     except OSError:
         return False
     return status == 200
 
 
-def _connect(port: int) -> socket.socket:
+def connect(port: int) -> socket.socket:
     connection = socket.create_connection(("127.0.0.1", port), timeout=_PATIENCE_S)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connection
 
 
-def _ask(connection: socket.socket, message: bytes) -> tuple[int, bytes]:
+def ask(connection: socket.socket, message: bytes) -> tuple[int, bytes]:
     """Send one request and return its answer."""
     connection.sendall(message)
     received = bytearray()
@@ -120,11 +120,11 @@ def _gone() -> bytes:
 
 def cost_us(peer: Peer, message: bytes, requests: int) -> float:
     """Return the processor time of one request in microseconds, from this many in sequence."""
-    connection = _connect(peer.port)
-    _ask(connection, message)
+    connection = connect(peer.port)
+    ask(connection, message)
     before = peer.cpu_s()
     for _ in range(requests):
-        _ask(connection, message)
+        ask(connection, message)
     return (peer.cpu_s() - before) / requests * 1e6
 
 
@@ -133,12 +133,12 @@ def waits_ms(peer: Peer, message: bytes, requests: int, clients: int) -> list[fl
     found: list[float] = []
 
     def client() -> None:
-        connection = _connect(peer.port)
-        _ask(connection, message)
+        connection = connect(peer.port)
+        ask(connection, message)
         own = []
         for _ in range(requests // clients):
             start = time.perf_counter()
-            _ask(connection, message)
+            ask(connection, message)
             own.append((time.perf_counter() - start) * 1e3)
         found.extend(own)
 
@@ -182,7 +182,7 @@ def main() -> int:
 def measure(case: Case, ours: Peer, floor: Peer, options: argparse.Namespace) -> tuple[Side, Side]:
     """Measure both in turn."""
     message = case.message()
-    status, body = _ask(_connect(ours.port), message)
+    status, body = ask(connect(ours.port), message)
     if status != 200:
         raise SystemExit(f"{case.name}: {status} {body[:300]!r}")
     answer_bytes = len(body)

@@ -173,7 +173,7 @@ class CompiledGraph:
     def program_soon(self, specs: Sequence[TensorSpec]) -> Program | None:
         """Return the program for inputs of these shapes if there is one, or a template is valid for them."""
         try:
-            return self.instances.program(specs) or self.builder.bound_program(specs)
+            return self.instances.program_soon(specs, self.builder.bound_program)
         except EngineError:
             return None
 

@@ -158,11 +158,9 @@ class Estimates:
     def bytes_of(self, inputs: Given, state: State | None = None) -> int:
         """Return the bytes of a run, as defined by ``Session.estimate_bytes``."""
         graph, specs, parts = self.of(inputs, state)
-        program = self._executor.program(graph, specs)
-        if program is not None:
-            # The first run of a size that a template serves may have to grow the arena.
-            is_new = program.is_bound and not self._executor.holds(graph, specs)
-            return parts * (program.output_bytes + (program.arena_bytes if is_new else 0))
+        found_bytes = self._executor.run_bytes(graph, specs)
+        if found_bytes is not None:
+            return parts * found_bytes
         key = id(graph), *((spec.shape, spec.dtype) for spec in specs)
         found = self._footprints.get(key)
         if found is None:

@@ -156,6 +156,12 @@ class Executor:
         found = self.find(graph)
         return None if found is None else found.program_soon(specs)
 
+    def run_bytes(self, graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> int | None:
+        """Return the bytes that a run of these shapes allocates; None if no program is ready, see ``program``."""
+        found = self.find(graph)
+        program = None if found is None else found.program_soon(specs)
+        return None if found is None or program is None else program.output_bytes + found.instances.new_bytes(program)
+
     def prefers_parts(self, graph: RuntimeGraph, specs: Sequence[TensorSpec], parts: int) -> bool:
         """Return whether so many runs of these shapes are faster than one of a batch; false if not compiled."""
         found = self.find(graph)

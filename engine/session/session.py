@@ -14,12 +14,13 @@ from typing import Any, Final
 import numpy as np
 
 from engine.cancellation import Progress, cancelling, silent
-from engine.errors import EngineError, ExecutionError, GraphError, InputError, from_foreign
+from engine.errors import EngineError, ExecutionError, GraphError, InputError, RunCancelledError, from_foreign
 from engine.graph import RuntimeGraph, execute
 from engine.graph.batch.batching import Batching, join
 from engine.graph.feedback import find_feedback
 from engine.graph.running.feeding import PlainInputs, check_specs, feed, feed_specs
 from engine.graph.running.watch import Watch
+from engine.graph.typical_sizes import typical_specs
 from engine.options import CACHE_MAX_BYTES, Backend, Options, Precision, Winograd, cache_folder
 from engine.profiling import MeasuredRun, join_kernels, join_rows, measured
 from engine.session.batches import Batches
@@ -337,7 +338,7 @@ class Session:
         """Compile now for the exported shapes, or for others.
 
         Where sizes are dynamic, load what an earlier process has stored. If nothing stored is valid for typical sizes
-        (images of 224 × 224, 128 tokens), compile for these, and so for all sizes.
+        (images of 224 × 224, 128 tokens), compile for these, and so for all sizes. Then run zeros once.
 
         Args:
             batch: another batch size than theirs.
@@ -363,6 +364,7 @@ class Session:
         with cancelling(cancelled):
             if len(known) != len(wanted) or not all(s.is_static for s in known):
                 self._executor.prepare_dynamic(self.graph, batch or 1, progress or silent)
+                self._run_first(batch or 1)
                 return None
             graph, known = self._batches.graph_for(known, compiling=True)
             return self._executor.prepare(graph, known, refresh=refresh, progress=progress or silent)
@@ -371,6 +373,21 @@ class Session:
         found = feed_specs(self.graph.inputs, specs)
         check_specs(self.graph.inputs, found)
         return found
+
+    def _run_first(self, batch: int) -> None:
+        """Run zeros of typical sizes: the first request finds memory that has been touched, tables and threads.
+
+        Zeros may be invalid inputs, so that errors mean nothing.
+        """
+        specs = typical_specs(self.graph, batch)
+        if specs is None or any(spec.dtype.hasobject for spec in specs) or not self._executor.holds(self.graph, specs):
+            return
+        try:
+            self.run([np.zeros(spec.sizes, spec.dtype) for spec in specs])
+        except RunCancelledError:
+            raise
+        except EngineError:
+            return
 
     def carries(self, specs: Sequence[TensorSpec]) -> bool:
         """Return whether the bundle the graph came from has a program for inputs of these shapes; false for a pair.

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from benchmarks.random_sizes import burst
 from benchmarks.random_sizes.__main__ import Row, parts_of, report
 from benchmarks.random_sizes.networks import OPEN_NETWORKS
 from benchmarks.record import OURS
+from tests.app.client import serving
 
 
 @pytest.mark.parametrize("name", OPEN_NETWORKS)
@@ -59,3 +63,26 @@ def test_the_table_says_after_how_many_requests_ours_is_ahead_and_its_slowest_re
 
 def test_a_short_run_has_parts_no_longer_than_itself() -> None:
     assert all(len(range(30)[part]) == 30 for part in parts_of(30).values())
+
+
+def test_the_table_of_bursts_divides_by_the_p99_alone_and_beside_known_sizes() -> None:
+    waits = {"alone": [2.0] * 100, "new": [6.0] * 100, "known": [4.0] * 100}
+    row = {"network": "unet", "waits_ms": waits, "burst_ms": {"new": [50.0, 60.0, 70.0], "known": [40.0]}}
+    cells = [cell.strip() for cell in burst.report([row]).splitlines()[-1].strip("|").split("|")]
+    assert cells == ["unet", "2.00", "6.00", "4.00", "3.00", "1.50", "60", "40"]
+
+
+def test_the_request_of_a_burst_is_answered(tmp_path: Path) -> None:
+    lines = ["7767517", "3 2", "pnnx.Input input 0 1 0 #0=(1,3,?,?)f32",
+             "pnnx.Expression e 1 1 0 1 expr=add(@0,1.0)", "pnnx.Output out 1 0 1"]  # fmt: skip
+    version = tmp_path / "varying" / "1"
+    version.mkdir(parents=True)
+    (version / "model.pnnx.param").write_text("\n".join(lines) + "\n")
+    (version / "model.pnnx.bin").write_bytes(b"PK\5\6" + bytes(18))
+    request = burst.message("varying", OPEN_NETWORKS["unet"], (1, 3, 16, 32))
+    head, _, body = request.partition(b"\r\n\r\n")
+    line, *fields = head.decode().split("\r\n")
+    with serving(tmp_path, backend="reference") as client:
+        headers = dict(field.split(": ") for field in fields)
+        response = client.post(line.split()[1], content=body, headers=headers)
+    assert response.status_code == 200, response.text[:300]

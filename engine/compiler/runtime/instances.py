@@ -137,9 +137,26 @@ class Instances:
         Args:
             make: returns a program at once, or None; several threads may call it at the same time.
         """
+        program, instance = self._obtain_soon(key_of(specs), specs, make)
+        return instance or (None if program is None else self._instance(program))
+
+    def program_soon(
+        self, specs: Sequence[TensorSpec], make: Callable[[Sequence[TensorSpec]], Program | None]
+    ) -> Program | None:
+        """Return the program that ``get_soon`` would find or make, and keep it for the run that follows."""
         key = key_of(specs)
+        return self._program(key) or self._obtain_soon(key, specs, make)[0]
+
+    def _obtain_soon(
+        self, key: Key, specs: Sequence[TensorSpec], make: Callable[[Sequence[TensorSpec]], Program | None]
+    ) -> tuple[Program | None, AnyInstance | None]:
         program = None if key in self._refused else make(specs)
-        return None if program is None else self._keep(key, program) or self._instance(program)
+        return program, None if program is None else self._keep(key, program)
+
+    def new_bytes(self, program: Program) -> int:
+        """Return the bytes of the arena that a run of a program has to allocate; 0 if it finds one."""
+        size = program.arena_bytes
+        return 0 if self._arenas is None or self._arenas.has_idle(size) else size
 
     def prepare(
         self, specs: Sequence[TensorSpec], make: Callable[[Sequence[TensorSpec]], Program], *, refresh: bool = False

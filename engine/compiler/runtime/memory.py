@@ -80,6 +80,7 @@ class Arena:
         size: bytes of the block.
         words: the block as int32.
         user: the instance that wrote to it last, as ``new_user`` numbers them; 0 for none.
+        used: most bytes that a run has taken; the pages behind them are untouched and take no memory.
     """
 
     block: Array
@@ -87,16 +88,15 @@ class Arena:
     size: int
     words: memoryview
     user: int = 0
+    used: int = 0
 
 
 NO_ARENA: Final = Arena(np.empty(0, np.uint8), 0, 0, memoryview(b""))
 """Arena of an instance that does not run."""
 
 
-def _rounded(size: int) -> int:
-    """Return a larger size, so that few larger shapes need a new arena; untouched pages take no memory."""
-    step = 1 << max(0, size.bit_length() - 3)
-    return -(-size // step) * step
+_GROWTH: Final = 2
+"""Size of a new arena divided by what its first run takes: few larger shapes need another, whose pages are all new."""
 
 
 def new_user() -> int:
@@ -140,22 +140,26 @@ class Arenas:
             is_own = self._idle and self._idle[-1].user == user  # the usual case of one recurring shape
             arena = self._idle.pop() if is_own else self._pick(size, user)
             if arena is not None:
-                self._idle_bytes -= arena.size
+                self._idle_bytes -= arena.used
         if arena is None or arena.size < size:
             del arena  # release its memory first
-            arena = new_arena(_rounded(size))
+            arena = new_arena(_GROWTH * size)
         elif arena.user != user:
             for first, last in clean:
                 arena.block[first:last] = 0
-        arena.user = user
+        arena.user, arena.used = user, max(arena.used, size)
         return arena
 
     def give(self, arena: Arena) -> None:
         """Return an arena to the pool."""
         with self._lock:
-            if arena.size + self._idle_bytes <= self._limit:
+            if arena.used + self._idle_bytes <= self._limit:
                 self._idle.append(arena)
-                self._idle_bytes += arena.size
+                self._idle_bytes += arena.used
+
+    def has_idle(self, size: int) -> bool:
+        """Return whether a run of so many bytes would find an arena."""
+        return any(each.size >= size for each in [*self._idle])
 
     def close(self) -> None:
         """Release the idle arenas."""

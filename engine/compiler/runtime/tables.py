@@ -128,7 +128,7 @@ class Tables:
 
     def _ports_of(self, space: MemorySpace) -> list[int]:
         """Return the numbers of the inputs or outputs to which arguments point."""
-        return [int(port) for port in np.unique(self._ports[self._spaces == space])]
+        return sorted({*self._ports[self._spaces == space].tolist()})
 
     def _pointer_rows(self) -> Array:
         """Return the rows of arguments that point to inputs and outputs; ``bind`` writes their offsets."""

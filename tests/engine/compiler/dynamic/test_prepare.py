@@ -11,6 +11,7 @@ import engine
 from engine.compiler.builder import Builder
 from engine.errors import CompileError, EngineError, RunCancelledError, ShapeError
 from engine.graph.typical_sizes import typical_specs
+from engine.ir.tables import Table
 from engine.options import Options
 from engine.pnnx import Operator
 from engine.tensor import TensorSpec
@@ -74,6 +75,36 @@ def test_the_first_request_of_any_size_finds_code() -> None:
     x = np.random.default_rng(0).standard_normal((1, 3, 31, 77), np.float32)
     assert session.is_compiled([x], exact=False)
     np.testing.assert_array_equal(session.run([x])[0], np.maximum(x, 0))
+
+
+def test_the_first_request_after_it_finds_touched_memory_and_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = engine.Session(linear(), backend="compiled", cache=None, threads=1)
+    session.prepare()
+    monkeypatch.setattr("engine.compiler.runtime.memory.new_arena", None)
+    monkeypatch.setattr("engine.compiler.runtime.instances.Instance", None)
+    x = np.ones((1, 200, 256), np.float32)
+    (expected,) = engine.Session(linear(), backend="reference").run([x])
+    assert session.estimate_bytes([x]) == expected.nbytes
+    np.testing.assert_allclose(session.run([x])[0], expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_graph_that_refuses_zeros_is_ready() -> None:
+    divided = op("pnnx.Expression", "divided", "0", "1", expr="floor_divide(7,@0)")
+    session = engine.Session(built(INPUT, divided, OUTPUT, _0=(None,)), cache=None)
+    session.prepare()
+    assert session.run([np.array([2, 3], np.float32)])[0].tolist() == [3, 2]
+
+
+def test_the_numbers_of_a_new_size_are_computed_once_for_estimate_and_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = engine.Session(linear(), cache=None)
+    session.prepare()
+    computed = list[object]()
+    call = Table.__call__
+    monkeypatch.setattr(Table, "__call__", lambda table, sizes: (computed.append(sizes), call(table, sizes))[1])
+    x = np.ones((1, 77, 256), np.float32)
+    assert session.is_compiled([x], exact=False)
+    assert session.estimate_bytes([x]) and session.run([x])
+    assert computed == [[77]]
 
 
 def test_a_second_call_compiles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

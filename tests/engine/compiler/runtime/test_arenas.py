@@ -46,6 +46,19 @@ def test_a_new_arena_is_zeroed_and_as_large_as_asked_for(size: int) -> None:
     assert not arenas.take(size, 3, []).block.any()
 
 
+def test_larger_runs_find_room_in_an_arena_and_untouched_memory_does_not_count() -> None:
+    arenas = Arenas(3_000)
+    first = arenas.take(1000, 1, [])
+    arenas.give(first)
+    assert arenas.has_idle(2000) and not arenas.has_idle(1 << 30)
+    second = arenas.take(2000, 1, [])
+    assert second is first
+    third = arenas.take(1000, 2, [])
+    arenas.give(second)
+    arenas.give(third)
+    assert {id(arenas.take(1000, user, [])) for user in (1, 2)} == {id(first), id(third)}
+
+
 def test_what_outgrows_the_limit_is_not_kept() -> None:
     arenas = Arenas(1 << 20)
     small, large = arenas.take(1 << 19, 1, []), arenas.take(1 << 20, 2, [])
