@@ -68,38 +68,58 @@ def open_bounds(plan: Executable, numbers: Sequence[int], inputs: Sequence[Tenso
             for port, spec in enumerate(inputs)
         },
     }
+    outputs = [each for each in plan.outputs if isinstance(each, Region)]
     calls = [each.call for each in plan.segments if each.call is not None]
-    regions = [each for each in plan.outputs if isinstance(each, Region)]
+    operands = [each for call in calls for each in (*call.inputs, *call.outputs) if each is not None]
     found: list[int] = []
-    for region in (each for each in regions if each.is_whole_output):
-        shape, strides = ([numbers[each] for each in row] for row in (region.shape, region.strides))
-        dense = named_dtype(region.dtype).itemsize
-        is_empty = _is_empty(shape)
-        for size, stride in zip(reversed(shape), reversed(strides), strict=True):
-            if not (is_empty or is_same(size, 1)):
-                found += [stride - dense, dense - stride]
-            dense *= size
-        found.append(-numbers[offset_of(region.address)])
-        sizes[block_in(region.address)] = dense
-    places = {(int(block), int(offset)) for block, offset in zip(plan.steps.blocks, plan.steps.offsets, strict=True)}
-    for block, number in sorted(places):
-        if space_of(address_in(block, 0)) is not MemorySpace.NUMBER:
-            found += [numbers[number], sizes.get(block, -1) - numbers[number]]
-    for region in (*regions, *(each for call in calls for each in (*call.inputs, *call.outputs) if each is not None)):
-        first = last = numbers[offset_of(region.address)]
-        if _is_empty([numbers[each] for each in region.shape]):
-            found += [first, sizes.get(block_in(region.address), -1) - last]
-            continue
-        for size, stride in zip(region.shape, region.strides, strict=True):
-            reach = (numbers[size] - 1) * numbers[stride]
-            is_backward = hint(numbers[stride]) < 0
-            found.append(-numbers[stride] if is_backward else numbers[stride])
-            first, last = (first + reach, last) if is_backward else (first, last + reach)
-        found += [first, sizes.get(block_in(region.address), -1) - last - named_dtype(region.dtype).itemsize]
+    for region in outputs:
+        if region.is_whole_output:
+            sizes[block_in(region.address)] = _dense_bytes(region, numbers)
+            found += _dense_bounds(region, numbers)
+    found += _argument_bounds(plan.steps, numbers, sizes)
+    for region in (*outputs, *operands):
+        found += _region_bounds(region, numbers, sizes.get(block_in(region.address), -1))
     if any(not is_symbolic(each) and each < 0 for each in found):
         raise CompileError("a plan does not stay inside its memory")
     distinct = {terms_of(each): each for each in found}.values()
     return [each for each in distinct if is_symbolic(each) and not is_at_most(0, each)]
+
+
+def _dense_bytes(region: Region, numbers: Sequence[int]) -> int:
+    return math.prod((numbers[size] for size in region.shape), start=named_dtype(region.dtype).itemsize)
+
+
+def _dense_bounds(region: Region, numbers: Sequence[int]) -> list[int]:
+    """Return what must not be negative for an output to be one dense array from its first byte."""
+    found = [-numbers[offset_of(region.address)]]
+    shape = [numbers[size] for size in region.shape]
+    dense = named_dtype(region.dtype).itemsize
+    for size, stride in zip(reversed(shape), reversed(region.strides), strict=True):
+        if not (_is_empty(shape) or is_same(size, 1)):
+            found += [numbers[stride] - dense, dense - numbers[stride]]
+        dense *= size
+    return found
+
+
+def _argument_bounds(steps: NativeSteps, numbers: Sequence[int], sizes: Mapping[int, int]) -> list[int]:
+    """Return what must not be negative for the arguments of kernels to begin inside their memory."""
+    places = {(int(block), int(offset)) for block, offset in zip(steps.blocks, steps.offsets, strict=True)}
+    in_memory = [each for each in sorted(places) if space_of(address_in(each[0], 0)) is not MemorySpace.NUMBER]
+    return [bound for block, offset in in_memory for bound in (numbers[offset], sizes.get(block, -1) - numbers[offset])]
+
+
+def _region_bounds(region: Region, numbers: Sequence[int], available: int) -> list[int]:
+    """Return what must not be negative for a tensor to lie inside a memory of so many bytes."""
+    first = last = numbers[offset_of(region.address)]
+    if _is_empty([numbers[size] for size in region.shape]):
+        return [first, available - last]
+    found: list[int] = []
+    for size, stride in zip(region.shape, region.strides, strict=True):
+        reach = (numbers[size] - 1) * numbers[stride]
+        is_backward = hint(numbers[stride]) < 0
+        found.append(-numbers[stride] if is_backward else numbers[stride])
+        first, last = (first + reach, last) if is_backward else (first, last + reach)
+    return [*found, first, available - last - named_dtype(region.dtype).itemsize]
 
 
 def _is_empty(shape: Sequence[int]) -> bool:
