@@ -20,7 +20,7 @@ from exporter.tracing.modules import prepared
 
 
 def trace(model: Any, tensors: Sequence[Any], result: Any, path: Path, *, is_dynamic: bool = False) -> tuple[str, ...]:
-    """Write the traced model; TorchScript and ONNX models are written as they are.
+    """Write the traced model; ONNX models and traced TorchScript models are written as they are.
 
     Args:
         model: a module in evaluation mode.
@@ -48,7 +48,7 @@ def trace(model: Any, tensors: Sequence[Any], result: Any, path: Path, *, is_dyn
 
 def _script(model: Any, tensors: Sequence[Any], result: Any) -> Any:
     if isinstance(model, torch.jit.ScriptModule):
-        return model
+        return torch.jit.freeze(model) if _is_compiled(model) else model
     with plain_functions(), plain_scripts(), PlainDivision():
         try:
             with writes.new_tensors():
@@ -57,6 +57,15 @@ def _script(model: Any, tensors: Sequence[Any], result: Any) -> Any:
             traced = _traced(model, tensors, result)
     _drop_empty_calls(traced)
     return traced
+
+
+def _is_compiled(model: Any) -> bool:
+    """Return whether torch.jit.script made a module: the converter crashes at branches and at calls of functions."""
+    methods = [(name, module._c._get_method(name)) for module in model.modules() for name in module._c._method_names()]
+    return any(
+        name != "forward" or any(map(method.graph.findAllNodes, ("prim::If", "prim::CallFunction")))
+        for name, method in methods
+    )
 
 
 def _traced(model: Any, tensors: Sequence[Any], result: Any) -> Any:

@@ -236,11 +236,12 @@ def test_a_pair_whose_operators_do_not_fit_is_the_converters_error(torch: Any, n
         export(str(path), ["2,4"], tmp_path)
 
 
-def test_a_torchscript_file_is_exported(networks: str, torch: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_traced", [True, False])
+def test_a_torchscript_file_is_exported(networks: str, torch: Any, tmp_path: Path, is_traced: bool) -> None:
     path = tmp_path / "my-net.pt"
     model = exporter.load_source(f"{networks}:make_classifier")
     with warnings.catch_warnings(action="ignore"):
-        torch.jit.trace(model, torch.zeros(1, 3, 6, 6)).save(path)
+        (torch.jit.trace(model, torch.zeros(1, 3, 6, 6)) if is_traced else torch.jit.script(model)).save(path)
     assert export(str(path), ["1,3,6,6"], tmp_path / "out").tried == ("[1,3,6,6]f32",)
 
 

@@ -29,8 +29,12 @@ def read(request: Request) -> Found:
 
 def onnx_files(model: Path) -> dict[str, Path]:
     """Return an ONNX file and the files of its tensors by their names in the store."""
-    data = [*ONNX_DATA, f"{model.name}.data", f"{model.name}_data"]
-    return {ONNX: model, **{name: path for name in data if (path := model.with_name(name)).exists()}}
+    return {ONNX: model, **{name: path for name in onnx_data(model.name) if (path := model.with_name(name)).exists()}}
+
+
+def onnx_data(name: str) -> list[str]:
+    """Return the names that files with tensors of an ONNX file may have."""
+    return [*ONNX_DATA, f"{name}.data", f"{name}_data"]
 
 
 def complete(found: Found, graph: engine.RuntimeGraph) -> None:
@@ -68,7 +72,7 @@ def _complete_ultralytics(found: Found, graph: engine.RuntimeGraph, metadata: di
     if image is None or output is None or len(image.shape) != 4 or image.shape[1] != 3:
         return
     task, classes = metadata.get("task", ""), len(graph.labels)
-    if task not in ("", "detect", "classify", "segment", "pose"):
+    if task not in ("", "detect", "classify", "segment", "pose", "obb"):
         found.notes.append(f"metadata: task '{cut(task)}' is not supported; the model returns its outputs as tensors")
         return
     sizes = _sizes(image.shape[2:], metadata)
@@ -77,17 +81,29 @@ def _complete_ultralytics(found: Found, graph: engine.RuntimeGraph, metadata: di
         if task == "classify":  # trained and run on pixels from 0 to 1, the shorter side resized
             found.config["preprocess"] = {"size": sizes, "resize": "crop"}
         return
-    more, table = _masks(graph) if task == "segment" else _key_points(metadata) if task == "pose" else (0, {})
-    decoder = _decoder(output.shape, classes + more)
-    if decoder is not None and (decoder == "yolov8" or not more):
+    more, table = _columns(graph, metadata, task)
+    decoder = _decoder(output.shape, classes, more, task)
+    if decoder is not None:
+        if task == "obb" and decoder == "yolov10":
+            table["box_format"] = "cxcywh"
         found.config |= {"task": "detection", "detection": {"decoder": decoder, **table}}
         found.config["preprocess"] = {"size": sizes, "resize": "letterbox"}
     elif task not in ("", "classify"):
-        rows = more + classes
         found.notes.append(
-            f"output '{graph.outputs[0].name}': found shape {list(output.shape)}, expected (N, {4 + rows}, anchors)"
-            f" or (N, anchors, {5 + rows}); export it without nms=True to get boxes"
+            f"output '{graph.outputs[0].name}': found shape {list(output.shape)}, expected"
+            f" (N, {4 + classes + more}, anchors) or (N, boxes, {6 + more}); the model returns its outputs as tensors"
         )
+
+
+def _columns(graph: engine.RuntimeGraph, metadata: dict[str, str], task: str) -> tuple[int, dict[str, Any]]:
+    """Return the number of columns beside boxes and classes, and the keys that tell of them.
+
+    Raises:
+        ConfigError: the metadata do not have the shape of key points.
+    """
+    if task == "pose":
+        return _key_points(metadata)
+    return (1, {"rotated": True}) if task == "obb" else _masks(graph)
 
 
 def _masks(graph: engine.RuntimeGraph) -> tuple[int, dict[str, Any]]:
@@ -112,10 +128,19 @@ def _key_points(metadata: dict[str, str]) -> tuple[int, dict[str, Any]]:
     return count * values, {"keypoints": [count, values]}
 
 
-def _decoder(shape: tuple[Any, ...], classes: int) -> str | None:
+def _decoder(shape: tuple[Any, ...], classes: int, more: int, task: str) -> str | None:
+    """Return the decoder for the shape of an output; only files of YOLOv5's own export tell no task."""
     if len(shape) != 3:
         return None
-    return "yolov8" if shape[1] == classes + 4 else "yolov5" if shape[2] == classes + 5 else None
+    if task and shape[2] == 6 + more:
+        return "yolov10"
+    return (
+        "yolov8"
+        if shape[1] == 4 + classes + more
+        else "yolov5"
+        if not task and shape[2] == 5 + classes + more
+        else None
+    )
 
 
 def _sizes(shape: tuple[Any, ...], metadata: dict[str, str]) -> list[int]:

@@ -11,9 +11,10 @@ from typing import Any, Final
 import exporter
 from app.cli.arguments.options import UsageError
 from app.cli.moving_in.found import MAX_JSON, Found, Request, in_order, model_name, parse_object
+from app.cli.moving_in.onnx_file import onnx_data, onnx_files
 from app.errors import ConfigError
 from app.messages import cut
-from app.models.folder.layout import BIN, ONNX, PARAM
+from app.models.folder.layout import BIN, PARAM
 from app.progress import progress
 
 _MANIFEST: Final = "MAR-INF/MANIFEST.json"
@@ -69,7 +70,10 @@ def _files(archive: zipfile.ZipFile, model: dict[str, Any], request: Request, ha
         if name not in archive.namelist():
             raise ConfigError(f"{request.source.name}: found no '{cut(name)}', which {_MANIFEST} names")
     if serialized.endswith(".onnx") and not source:
-        return {ONNX: _extract(archive, serialized, request.scratch / ONNX)}
+        for name in onnx_data(serialized):
+            if name in archive.namelist():
+                _extract(archive, name, request.scratch / name)
+        return onnx_files(_extract(archive, serialized, request.scratch / Path(serialized).name))
     if not serialized.endswith((".pt", ".pth", ".pts", ".bin")):
         raise ConfigError(
             f"{request.source.name}: found '{cut(serialized) or 'no serialized file'}', expected an ONNX file, a"

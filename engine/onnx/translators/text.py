@@ -9,7 +9,7 @@ import numpy as np
 from engine.layers.onnx.operands.dtypes import NUMBERS
 from engine.layers.operands.conversion import STRING
 from engine.onnx.translation.node import Node
-from engine.onnx.translation.registry import translates
+from engine.onnx.translation.registry import MICROSOFT, translates
 from engine.onnx.translation.value import Value
 from engine.onnx.translators.precision import in_dtype_of
 
@@ -21,6 +21,7 @@ _MOST_ROWS = 1 << 16
 @translates("StringConcat", since=20)
 @translates("StringNormalizer", since=10)
 @translates("TfIdfVectorizer", since=9)
+@translates("Tokenizer", domain=MICROSOFT)
 def as_it_is(node: Node) -> list[Value]:
     """Keep ONNX's layer."""
     return node.same()

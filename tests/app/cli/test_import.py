@@ -193,8 +193,17 @@ def test_the_output_of_an_ultralytics_file_tells_its_decoder(
             {"task": "classification", "preprocess": {"size": [224, 224], "resize": "crop"}},
             "",
         ),
-        ([1, 300, 6], {"task": "detect", "imgsz": "[640, 640]"}, {}, "export it without nms=True"),
-        ([1, 9, 21], {"task": "obb"}, {}, "task 'obb' is not supported"),
+        (
+            [1, 300, 6],
+            {"task": "detect", "imgsz": "[640, 640]"},
+            {
+                "task": "detection", "detection": {"decoder": "yolov10"},
+                "preprocess": {"size": [640, 640], "resize": "letterbox"},
+            },
+            "",
+        ),
+        ([1, 9, 21], {"task": "detect"}, {}, "expected (N, 6, anchors) or (N, boxes, 6)"),
+        ([1, 9, 21], {"task": "depth"}, {}, "task 'depth' is not supported"),
     ],
 )  # fmt: skip
 def test_task_and_sizes_of_an_ultralytics_file_are_in_its_metadata(
@@ -216,6 +225,26 @@ def test_masks_and_key_points_of_an_ultralytics_file_are_decoded(tmp_path: Path)
     assert imported(masks, tmp_path / "a")["detection"] == {"decoder": "yolov8", "prototypes": "masks"}
     pose = picture_model(tmp_path / "pose.onnx", [1, 12, 21], labels, task="pose", kpt_shape="[2, 3]")
     assert imported(pose, tmp_path / "b")["detection"] == {"decoder": "yolov8", "keypoints": [2, 3]}
+    old = picture_model(tmp_path / "v5.onnx", [1, 21, 11], labels, prototypes=[1, 4, 8, 16])
+    assert imported(old, tmp_path / "c")["detection"] == {"decoder": "yolov5", "prototypes": "masks"}
+
+
+# Shapes are those that ultralytics 8.4.190 writes for yolov8n-obb and for yolo26n-*, with two labels.
+@pytest.mark.parametrize(
+    ("shape", "metadata", "expected"),
+    [
+        ([1, 7, 21], {"task": "obb"}, {"decoder": "yolov8", "rotated": True}),
+        ([1, 300, 7], {"task": "obb"}, {"decoder": "yolov10", "rotated": True, "box_format": "cxcywh"}),
+        ([1, 300, 12], {"task": "pose", "kpt_shape": "[2, 3]"}, {"decoder": "yolov10", "keypoints": [2, 3]}),
+        ([1, 300, 10], {"task": "segment"}, {"decoder": "yolov10", "prototypes": "masks"}),
+    ],
+)
+def test_rotated_boxes_and_networks_exported_end_to_end_are_decoded(
+    tmp_path: Path, shape: list[int], metadata: dict[str, str], expected: dict[str, Any]
+) -> None:
+    prototypes = [1, 4, 8, 16] if metadata["task"] == "segment" else None
+    source = picture_model(tmp_path / "yolo.onnx", shape, ["cat", "dog"], prototypes=prototypes, **metadata)
+    assert imported(source, tmp_path / "store")["detection"] == expected
 
 
 def test_key_points_without_a_shape_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -378,6 +407,21 @@ def test_an_archive_of_torchserve_with_an_onnx_file_is_imported(tmp_path: Path) 
         [224, 224],
     )
     assert (tmp_path / "store" / "animals" / "1" / "model.onnx").read_bytes() == onnx_file
+
+
+def test_an_onnx_file_in_an_archive_brings_its_tensors(tmp_path: Path) -> None:
+    path = picture_model(tmp_path / "m.onnx", [1, 2])
+    onnx.save(
+        onnx.load(path),
+        path,
+        save_as_external_data=True,
+        location="m.onnx.data",
+        size_threshold=0,
+        convert_attribute=True,
+    )
+    files = {name: (tmp_path / name).read_bytes() for name in ("m.onnx", "m.onnx.data")}
+    imported(archive(tmp_path / "x.mar", "m.onnx", "handle.py", files), tmp_path / "store")
+    assert (tmp_path / "store" / "animals" / "1" / "m.onnx.data").read_bytes() == files["m.onnx.data"]
 
 
 def test_a_second_import_is_the_next_version_and_keeps_the_config(

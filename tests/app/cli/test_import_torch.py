@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import exporter
 from app.cli import main
 from tests.app.cli.test_import import archive, imported
 from tests.app.client import serving
@@ -31,11 +32,11 @@ class Net(nn.Module):
 
 
 @pytest.fixture(scope="module")
-def net() -> Any:
-    names: dict[str, Any] = {"__name__": "net"}
-    exec(CODE, names)
+def net(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    path = tmp_path_factory.mktemp("code") / "small_net.py"
+    path.write_text(CODE)
     torch.manual_seed(0)
-    return names["Net"]().eval()
+    return exporter.load_source(str(path))
 
 
 def served(store: Path, x: np.ndarray) -> np.ndarray:
@@ -52,8 +53,12 @@ def check(store: Path, net: Any, size: int) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
-def test_a_script_in_an_archive_is_exported_for_the_size_of_its_handler(tmp_path: Path, net: Any) -> None:
-    torch.jit.trace(net, torch.zeros(1, 3, 224, 224)).save(str(tmp_path / "net.pt"))
+@pytest.mark.parametrize("is_traced", [True, False])
+def test_a_script_in_an_archive_is_exported_for_the_size_of_its_handler(
+    tmp_path: Path, net: Any, is_traced: bool
+) -> None:
+    made = torch.jit.trace(net, torch.zeros(1, 3, 224, 224)) if is_traced else torch.jit.script(net)
+    made.save(str(tmp_path / "net.pt"))
     source = archive(
         tmp_path / "x.mar", "net.pt", "image_classifier",
         {"net.pt": (tmp_path / "net.pt").read_bytes(), "index_to_name.json": b'{"0": "cat", "1": "dog"}'},

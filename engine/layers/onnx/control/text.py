@@ -21,7 +21,7 @@ from engine.tensor import Array, DType, TensorSpec, format_shape
 _FLOAT32: Final[DType] = np.dtype(np.float32)
 
 
-def _texts(value: Any, name: str) -> Array:
+def texts(value: Any, name: str) -> Array:
     """Return an operand of strings.
 
     Raises:
@@ -33,7 +33,7 @@ def _texts(value: Any, name: str) -> Array:
     return array
 
 
-def _filled(shape: Sequence[int], items: Sequence[Any]) -> Array:
+def filled(shape: Sequence[int], items: Sequence[Any]) -> Array:
     array = np.empty(tuple(shape), STRING)
     array.reshape(-1)[:] = list(items)
     return array
@@ -50,9 +50,9 @@ class StringConcat(Layer):
         return TensorSpec(broadcast_shapes(a.shape, b.shape), STRING)
 
     def forward(self, a: Array, b: Array) -> Array:
-        left, right = np.broadcast_arrays(_texts(a, "a"), _texts(b, "b"))
+        left, right = np.broadcast_arrays(texts(a, "a"), texts(b, "b"))
         check_size((sum(len(m) + len(n) for m, n in zip(left.flat, right.flat, strict=True)),), np.dtype(np.uint8))
-        return _filled(left.shape, [str(m) + str(n) for m, n in zip(left.flat, right.flat, strict=True)])
+        return filled(left.shape, [str(m) + str(n) for m, n in zip(left.flat, right.flat, strict=True)])
 
 
 @register("StringSplit")
@@ -73,11 +73,11 @@ class StringSplit(Layer):
 
     def forward(self, input: Array) -> Any:
         most = -1 if self.maxsplit is None else self.maxsplit
-        parts = [str(each).split(self.delimiter or None, most) for each in _texts(input, "input").flat]
+        parts = [str(each).split(self.delimiter or None, most) for each in texts(input, "input").flat]
         width = max(map(len, parts), default=0)
         check_size((*input.shape, width), STRING)
         padded = [item for each in parts for item in (*each, *[""] * (width - len(each)))]
-        return _filled((*input.shape, width), padded), np.array([len(each) for each in parts], INT64).reshape(
+        return filled((*input.shape, width), padded), np.array([len(each) for each in parts], INT64).reshape(
             input.shape
         )
 
@@ -103,7 +103,7 @@ class StringNormalizer(Layer):
         return TensorSpec((*input.shape[:-1], None), STRING)
 
     def forward(self, input: Array) -> Array:
-        words = [str(each) for each in _texts(input, "input").flat]
+        words = [str(each) for each in texts(input, "input").flat]
         if self.is_case_sensitive:
             kept = [each for each in words if each not in self.stopwords]
         else:
@@ -112,7 +112,7 @@ class StringNormalizer(Layer):
         change = {"LOWER": str.lower, "UPPER": str.upper}.get(self.case_change_action)
         kept = [change(each) for each in kept] if change else kept
         kept = kept or [""]
-        return _filled((*input.shape[:-1], len(kept)), kept)
+        return filled((*input.shape[:-1], len(kept)), kept)
 
 
 @register("TfIdfVectorizer")
@@ -213,7 +213,7 @@ class LabelEncoder(Layer):
             raise ShapeError("an element is of no category", found=unknown, expected="none such")
         items = [table.get(each, self.default) for each in input.reshape(-1).tolist()]
         if self._dtype == STRING:
-            return _filled(input.shape, items)
+            return filled(input.shape, items)
         return np.array(items, self._dtype).reshape(input.shape)
 
     @property

@@ -36,7 +36,7 @@ UNTOLD: Final = {
         *("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"),
         *("StringConcat", "StringNormalizer", "StringSplit", "TfIdfVectorizer"),
     )
-} | {("", "SimplifiedLayerNormalization"), (MICROSOFT, "SimplifiedLayerNormalization")}
+} | {("", "SimplifiedLayerNormalization"), (MICROSOFT, "SimplifiedLayerNormalization"), (MICROSOFT, "Tokenizer")}
 """Operators without examples: of sequences and texts, which have tests of their own, and random ones."""
 
 FAULTS: Final[Mapping[str, Sequence[tuple[Sequence[str], Callable[[Call], bool], str]]]] = {
