@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from engine.compiler.addresses import MemorySpace
 from engine.errors import CompileError
-from engine.ir.dims import hint, is_same
+from engine.ir.dims import hint, is_same, is_symbolic
 from engine.ir.strided import Strided, empty
 from engine.tensor import Array, DType
 
@@ -219,6 +219,26 @@ def spaced_rows(shape: Sequence[int], dtype: DType = FLOAT32) -> View:
     pitch = _pitch(size, dtype.itemsize)
     storage = Storage(_meta_vector(math.prod(shape[:-1]) * pitch, dtype))
     return View(storage, storage.meta.reshape(*shape[:-1], pitch)[..., :size])
+
+
+def paired(view: View, axis: int) -> View | None:
+    """Return new memory for a tensor of floats as bfloat16 in its layout, whose pairs along an axis are words.
+
+    None where pairs would not be words, or for a small part of other memory.
+    """
+    storage, meta, word = view.storage, view.meta, FLOAT32.itemsize
+    others = [stride for k, stride in enumerate(meta.strides) if k != axis % meta.ndim]
+    if is_symbolic(meta.shape) or meta.strides[axis] != word or storage.space is not MemorySpace.ARENA:
+        return None
+    frame, is_small = storage.frame, storage.bytes > 2 * meta.nbytes
+    if is_small or any(each % (2 * word) for each in (*others, view.offset, word * meta.shape[axis], storage.bytes)):
+        return None
+    if frame is not None:
+        frame = replace(frame, channels=frame.channels // 2, pitch=frame.pitch // 2)
+    own = Storage(_meta_vector(storage.bytes // (2 * word), FLOAT32), is_zeroed=storage.is_zeroed, frame=frame)
+    shape, strides = list(meta.shape), [stride // 2 for stride in meta.strides]
+    shape[axis], strides[axis] = shape[axis] // 2, word
+    return View(own, own.part(shape, strides, view.offset // 2, FLOAT32), view.border)
 
 
 def _pitch(size: int, width: int) -> int:

@@ -287,6 +287,7 @@ class Result:
             pointers=(Pointer(first.storage, first.offset + origin), *others),
             operators=self.fused.operators,
             bytes=moved + sum(min(whole.meta.nbytes, part.meta.nbytes) for whole, part in pairs),
+            result=pointer(self.image),
         )
 
     def lowered(self, *steps: KernelStep) -> Lowered:

@@ -13,6 +13,7 @@ from engine.compiler.addresses import MemorySpace
 from engine.compiler.codegen.host import Host
 from engine.compiler.lowering.layout import LayoutPlan, plan_layout
 from engine.compiler.lowering.low_precision import LowPrecision
+from engine.compiler.lowering.rounded_stores import Rounding
 from engine.compiler.lowering.steps import FLOAT64, NotLoweredError, Step
 from engine.compiler.lowering.terms.term import CONVERTING, Term, term_of
 from engine.compiler.storage import FLOAT32, Storage, View, constant, new_fault_flag
@@ -67,6 +68,7 @@ class Lowering:
         reasons: operator -> why it is left to the reference.
         fusions: names of fused operators, by the name of the pass.
         absorbed: names of operators that an earlier kernel computes.
+        roundings: steps that may be left out where the kernel before stores bfloat16.
     """
 
     operators: Sequence[RuntimeOperator]
@@ -89,6 +91,7 @@ class Lowering:
     reasons: dict[str, str] = field(default_factory=dict)
     fusions: dict[str, list[str]] = field(default_factory=dict)
     absorbed: set[str] = field(default_factory=set)
+    roundings: list[Rounding] = field(default_factory=list)
     _stored: dict[int, tuple[Array, View]] = field(default_factory=dict)
     _terms: dict[tuple[str, int], Term | None] = field(default_factory=dict)
     _packed: dict[object, tuple[Sequence[weakref.ref[Array]], weakref.ref[Storage]]] = field(default_factory=dict)
@@ -102,7 +105,16 @@ class Lowering:
     def forget(self) -> None:
         """Clear the state: it holds packed weights, and is part of a reference cycle."""
         del self.layout
-        for each in (self.steps, self.views, self.constants, self.results, self._stored, self._packed, self._terms):
+        for each in (
+            self.steps,
+            self.views,
+            self.constants,
+            self.results,
+            self._stored,
+            self._packed,
+            self._terms,
+            self.roundings,
+        ):
             each.clear()
 
     @property

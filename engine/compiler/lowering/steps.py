@@ -62,12 +62,14 @@ class KernelStep:
         pointers: in the kernel's order.
         operators: names of the operators it computes, the one that determines its kind first.
         bytes: read and written, each once.
+        result: the pointer to what the kernel stores through its epilogue, if it has one.
     """
 
     kernel: Kernel
     pointers: tuple[Pointer, ...]
     operators: tuple[str, ...]
     bytes: int = 0
+    result: Pointer | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from engine.compiler.lowering.containers import is_only_returned, unread_lists
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.low_precision import OutputRoundingError
 from engine.compiler.lowering.lowering import Lowering
+from engine.compiler.lowering.rounded_stores import store_rounded
 from engine.compiler.lowering.rules.elementwise.map import lower_map
 from engine.compiler.lowering.rules.elementwise.typed_maps import lower_typed
 from engine.compiler.lowering.rules.products.attention import lower_chain
@@ -71,6 +72,8 @@ def lower(lowering: Lowering, before_each: Callable[[int], None] | None = None) 
     _dequantise(lowering, [each for op in lowering.operators for each in op.outputs if each.name in lowering.outputs])
     _drop_unread_lists(lowering)
     lowering.results = [_result(lowering, port, name) for port, name in enumerate(lowering.outputs)]
+    read_later = {each.storage for each in lowering.results if isinstance(each, View)}
+    lowering.steps[:] = store_rounded(lowering.steps, lowering.roundings, read_later)
     if WAVEFRONT not in lowering.options.passes_off:
         lowering.steps[:], joined = pipeline_layers(lowering.steps, {*lowering.unfused, *lowering.refused})
         if joined:

@@ -31,14 +31,17 @@ class Scratch:
     """Addresses in a thread's own memory.
 
     Attributes:
-        keys: the keys of a block, packed into columns.
+        queries: of one tile, as words.
+        keys, values: those of a block, packed.
         scores: of one tile.
         sums: weighted sums of values of all tiles; only with several blocks of keys.
         states: maximum and sum of exponentials of every query.
         key_range: first key and end of every tile; only with mask range pruning.
     """
 
+    queries: Value
     keys: Value
+    values: Value
     scores: Value
     sums: Value
     states: Value
@@ -54,6 +57,16 @@ class Operands:
     value: Value
     target: Value
     masks: list[Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Keys and values of a block: their addresses, and how they are packed if they are."""
+
+    keys: Value
+    values: Value
+    key_packing: Packing
+    value_packing: Packing
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +185,8 @@ class Writer:
     def _block(self, first_key: Index, count: Index) -> None:
         """Emit all tiles with a block of keys."""
         f, kernel, scratch = self.f, self.kernel, self.scratch
-        packing = kernel.packed_keys(count if isinstance(count, int) else kernel.key_width)
+        most = count if isinstance(count, int) else kernel.key_width
+        packing, value_packing = kernel.packed_keys(most), kernel.packed_values(most)
         keys = f.at(self.at.key, f.mul(first_key, kernel.key.row))
         if kernel.packs_keys:
             _, needed = (
@@ -181,61 +195,53 @@ class Writer:
             packing.emit(f, keys, scratch.keys, needed)
             keys = scratch.keys
         values = f.at(self.at.value, f.mul(first_key, kernel.value.row))
+        if kernel.packs_values:
+            value_packing.emit(f, values, scratch.values, kernel.values)
+            values = scratch.values
+        block = Block(keys, values, packing, value_packing)
         with f.loop(*self.tiles) as tile:
             key_range = self._range_in_block(tile.index, first_key, count)
             if kernel.mask_range is not None and isinstance(count, int):
                 # Mostly a tile attends to all keys: code for a constant number of keys handles this case.
                 is_all = f.compare("eq", as_value(f.sub(key_range[1], key_range[0])), as_value(count))
                 with f.when(is_all):
-                    self._tile(tile.index, first_key, (0, count), packing, (keys, values))
+                    self._tile(tile.index, first_key, (0, count), block)
                 with f.unless(is_all):
-                    self._tile_if_needed(tile.index, first_key, key_range, packing, (keys, values))
+                    self._tile_if_needed(tile.index, first_key, key_range, block)
             else:
-                self._tile_if_needed(tile.index, first_key, key_range, packing, (keys, values))
+                self._tile_if_needed(tile.index, first_key, key_range, block)
 
-    def _tile_if_needed(
-        self,
-        tile: Index,
-        first_key: Index,
-        key_range: tuple[Index, Index],
-        packing: Packing,
-        block: tuple[Value, Value],
-    ) -> None:
+    def _tile_if_needed(self, tile: Index, first_key: Index, key_range: tuple[Index, Index], block: Block) -> None:
         """Emit a tile of queries with its range of keys of a block, skipped if the range is empty."""
         begin, end = key_range
         if isinstance(end, int) or not self.kernel.has_blocks:
-            self._tile(tile, first_key, key_range, packing, block)
+            self._tile(tile, first_key, key_range, block)
             return
         with self.f.when(self.f.less(begin, end)):
-            self._tile(tile, first_key, key_range, packing, block)
+            self._tile(tile, first_key, key_range, block)
 
-    def _tile(
-        self,
-        tile: Index,
-        first_key: Index,
-        key_range: tuple[Index, Index],
-        packing: Packing,
-        block: tuple[Value, Value],
-    ) -> None:
+    def _tile(self, tile: Index, first_key: Index, key_range: tuple[Index, Index], block: Block) -> None:
         """Emit a tile of queries with some keys of a block.
 
         Args:
             key_range: range of keys, from a panel's first key to behind the last one attended to.
-            block: addresses of the block's keys and values.
         """
         f, kernel, scratch = self.f, self.kernel, self.scratch
         row, (begin, end) = self._first_query(tile), key_range
-        query = f.at(self.at.query, f.mul(row, kernel.query.row))
+        query, packing = f.at(self.at.query, f.mul(row, kernel.query.row)), block.key_packing
+        if kernel.packs_values:
+            f.call(self.functions.rounded(), [query, scratch.queries])
+            query = scratch.queries
         skipped, _ = f.divmod(begin, kernel.key_width)
         wanted, _ = f.divmod(f.add(end, kernel.key_width - 1), kernel.key_width)
         step = packing.panel_floats if kernel.packs_keys else kernel.key_width
 
         def score(panel: Panel, number: Index) -> None:
             target = f.at(scratch.scores, f.mul(f.sub(number, skipped), kernel.key_width))
-            f.call(self.functions.scores(panel), [query, f.at(block[0], f.mul(number, step)), target])
+            f.call(self.functions.scores(panel), [query, f.at(block.keys, f.mul(number, step)), target])
 
         if kernel.by_dots:
-            f.call(self.functions.dots(kernel.key.row), [query, block[0], scratch.scores, as_value(end)])
+            f.call(self.functions.dots(kernel.key.row), [query, block.keys, scratch.scores, as_value(end)])
         elif kernel.is_padded:
             with f.loop(skipped, wanted) as each:
                 score(packing.panels[0], each.index)
@@ -249,15 +255,23 @@ class Writer:
         f.call(self.functions.weights(count), arguments)
         target = f.at(self.at.target, f.mul(row, kernel.target.row))
         sums = f.at(scratch.sums, f.mul(local, kernel.value_width))
-        values = f.at(block[1], f.mul(begin, kernel.value.row))
 
         def add(panel: Panel, number: Index) -> None:
             first = f.mul(number, width_of(kernel.value_panels[0]))
             at = f.at(sums, first) if kernel.has_blocks else f.at(target, f.mul(first, kernel.target.column))
-            arguments = [scratch.scores, f.at(values, first), states, at, as_value(count)]
+            arguments = [scratch.scores, self._values(block, begin, panel, number), states, at, as_value(count)]
             f.call(self.functions.values(panel, count), arguments)
 
         for_each_panel(f, (0, len(kernel.value_panels)), kernel.value_panels, add)
+
+    def _values(self, block: Block, key: Index, panel: Panel, number: Index) -> Value:
+        """Emit the address of a panel of the values from a key on, the first of a word."""
+        f, packing = self.f, block.value_packing
+        if not self.kernel.packs_values:
+            first = f.mul(number, width_of(self.kernel.value_panels[0]))
+            return f.at(f.at(block.values, f.mul(key, self.kernel.value.row)), first)
+        word, _ = f.divmod(key, packing.numbers)
+        return f.at(f.at(block.values, f.mul(number, packing.panel_floats)), f.mul(word, width_of(panel)))
 
     def _mask(self, index: int, row: Index, first_key: Index) -> Value:
         """Emit the address of a mask's element for a query and a key."""
@@ -320,7 +334,10 @@ class Attention(Layout):
         most = self.most_tiles if self.has_dynamic_keys else self.grid.block[0]
         room = most * self.rows if self.has_blocks else self.rows
         states = f.reserve(room * RowCode.STATE)
+        words = self.packed_values(self.block).floats if self.packs_values else 0
         return Scratch(
+            queries=f.reserve(self.rows * (self.width + self.host.lanes)) if words else states,
+            values=f.reserve(words) if words else states,
             keys=f.reserve(self.packed_keys(self.block).floats) if self.packs_keys else states,
             scores=f.reserve(self.rows * self.row_code.pitch),
             sums=f.reserve(room * self.value_width) if self.has_blocks else states,
@@ -338,6 +355,5 @@ class Attention(Layout):
             rows=self.row_code,
             sum_width=self.value_width,
             key_line=None if self.packs_keys else self.key.column,
-            value_line=self.value.row,
-            host=self.host,
+            value_line=None if self.packs_values else self.value.row,
         )

@@ -16,6 +16,7 @@ from engine.compiler.kernels.channels import Panel, panels_of, width_of
 from engine.compiler.kernels.convolution.tiles import choose_tile
 from engine.compiler.kernels.grid import Grid
 from engine.compiler.kernels.kernel import Kernel, derived
+from engine.compiler.kernels.products.arithmetic import ARITHMETIC, Words
 from engine.compiler.kernels.products.matrix import Matrix
 from engine.compiler.kernels.products.packing import Packing
 from engine.ir.dims import hint, is_symbolic, smallest
@@ -30,6 +31,8 @@ WANTED_QUERIES = 96
 SUM_BYTES = 128 * 1024
 # The most bytes of keys a chunk packs for its own queries; larger keys are packed by a separate step.
 KEY_BYTES = 64 * 1024
+# Most queries of a chunk that packs keys and values as words.
+PACKED_QUERIES = 384
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +53,7 @@ class Layout(Kernel):
         is_padded: whether the key is column-major and padded to whole panels, so that all sizes can be dynamic.
         by_dots: whether the few queries of a decoder are multiplied with keys in rows, one key after the other. The
             number of keys can be dynamic, and no key is packed.
+        words: of the factors, a row of ``ARITHMETIC``; those of bfloat16 are rounded and packed by every chunk.
     """
 
     batch: tuple[int, ...]
@@ -69,6 +73,7 @@ class Layout(Kernel):
     vectors: tuple[int, int]
     is_padded: bool = False
     by_dots: bool = False
+    words: Words = "float"
 
     def dynamic(self, sizes: Sizes) -> Self:
         if not self.has_dynamic_keys:
@@ -133,7 +138,8 @@ class Layout(Kernel):
     @property
     def most_tiles(self) -> int:
         """Return the most tiles of queries in a chunk."""
-        most = max(1, WANTED_QUERIES // self.rows)
+        wanted = PACKED_QUERIES if self.packs_values else WANTED_QUERIES
+        most = max(1, wanted // self.rows)
         return max(1, min(most, SUM_BYTES // (4 * self.rows * self.value_width))) if self.has_blocks else most
 
     @property
@@ -157,7 +163,9 @@ class Layout(Kernel):
         blocks = -(-tiles // self.most_tiles)
         work = hint(self.flops) / (tiles * stacked)
         few = max(1, min(stacked, int(self.host.chunk_flops / (work * tiles))))
-        grid = Grid(sizes, (-(-tiles // blocks), few)).cut(self.host.wanted_chunks, work, self.host.chunk_flops)
+        # With a quarter of the most queries, packing takes a tenth of the time of their products.
+        least = max(self.host.chunk_flops, work * PACKED_QUERIES / 2 / self.rows if self.packs_values else 0)
+        grid = Grid(sizes, (-(-tiles // blocks), few)).cut(self.host.wanted_chunks, work, least)
         # A chunk's memory holds at most this many tiles, even if the dynamic size exceeds its hint.
         return replace(grid, block=(smallest(grid.block[0], self.most_tiles), grid.block[1]))
 
@@ -177,12 +185,13 @@ class Layout(Kernel):
         return RowCode(
             rows=self.rows,
             pitch=whole + self.host.memory.line_floats,
-            lanes=self.host.lanes,
             masks=self.masks,
             is_causal=self.is_causal,
             has_blocks=self.has_blocks,
             is_zero=self.is_zero,
             scale=self.scale,
+            words=self.words,
+            host=self.host,
         )
 
     @property
@@ -216,12 +225,22 @@ class Layout(Kernel):
         """Return how the keys of a block are packed into columns."""
         transposed = Matrix((), self.key.column, self.key.row)
         panels = panels_of(keys, self.host.lanes, self.vectors[0])
-        return Packing(source=transposed, rows=self.width, panels=panels, host=self.host)
+        return Packing(source=transposed, rows=self.width, panels=panels, host=self.host, words=self.words)
+
+    def packed_values(self, keys: int) -> Packing:
+        """Return how the values of a block are packed as words."""
+        source = Matrix((), self.value.row, self.value.column)
+        return Packing(source=source, rows=keys, panels=self.value_panels, host=self.host, words=self.words)
 
     @property
     def packs_keys(self) -> bool:
-        """Return whether the key is row-major, so that every chunk packs it."""
-        return not self.by_dots and self.keys > 1 and self.key.row != 1
+        """Return whether every chunk packs the key: it is row-major, or becomes words."""
+        return self.packs_values or (not self.by_dots and self.keys > 1 and self.key.row != 1)
+
+    @property
+    def packs_values(self) -> bool:
+        """Return whether the factors become words, so that every chunk packs the value, too."""
+        return self.words != "float"
 
     @property
     def packs_once(self) -> bool:
@@ -231,10 +250,11 @@ class Layout(Kernel):
 
 
 def choose_rows(
-    host: Host, queries: int, keys: int, width: int, *, is_causal: bool = False
+    host: Host, queries: int, keys: int, width: int, *, is_causal: bool = False, words: Words = "float"
 ) -> tuple[int, tuple[int, int]]:
     """Return the queries of a tile, and the vectors of a panel of keys and of values."""
     # Small causal tiles compute fewer scores that the mask discards.
     columns = min(hint(queries), host.lanes) if is_causal else queries
-    tile = choose_tile(host, 1, columns, TYPICAL_KEYS if is_symbolic(keys) else keys, width)
+    host, terms = ARITHMETIC[words].tiling_host(host), -(-width // ARITHMETIC[words].numbers)
+    tile = choose_tile(host, 1, columns, TYPICAL_KEYS if is_symbolic(keys) else keys, terms)
     return tile.columns, (tile.vectors, max(1, (host.registers - host.reserved_registers) // (tile.columns + 1)))

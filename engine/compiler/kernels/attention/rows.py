@@ -7,9 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, TypeAlias
 
+from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Function, Index, Sizes, Value, constant, mangled, vector
 from engine.compiler.kernels.folding import SIDE_BY_SIDE, fold_lanes, largest_number, total
+from engine.compiler.kernels.functions import half
 from engine.compiler.kernels.functions.exponential import LOG2_E, exp2_down
+from engine.compiler.kernels.products.arithmetic import Words
 from engine.compiler.kernels.products.matrix import Matrix
 
 # Rows of up to this many vectors are unrolled completely.
@@ -61,22 +64,29 @@ class RowCode:
 
     Args:
         rows: of a tile, ``pitch`` floats apart.
-        lanes: vector width; rows are padded to whole vectors.
         is_causal: whether row r attends to one key more than row r - 1.
         has_blocks: whether keys come in several blocks.
         is_zero: whether a row without a key gives zeros; otherwise NaN.
         scale: of the scores.
+        words: that exponentials are stored as, at the beginning of their row.
+        host: whose vectors rows are padded to.
     """
 
     STATE: ClassVar[int] = 3
     rows: int
     pitch: int
-    lanes: int
     masks: tuple[Mask, ...]
     is_causal: bool
     has_blocks: bool
     is_zero: bool
     scale: float
+    words: Words
+    host: Host
+
+    @property
+    def lanes(self) -> int:
+        """Return the lanes of a vector."""
+        return self.host.lanes
 
     @property
     def is_scaled_late(self) -> bool:
@@ -239,18 +249,28 @@ class RowCode:
         return exp2_down(f, f.fmul(f.fsub(score, highest), constant(self.doublings, score.type)))
 
     def _exponentials(self, f: Function, line: Value, highest: Value, end: Index) -> Value:
-        """Replace the scores of a row by their exponentials and emit their sum."""
+        """Replace the scores of a row by their exponentials and emit their sum.
+
+        Narrow ones lie where scores were that have been read.
+        """
         type_ = vector(self.lanes)
         largest = f.splat(self._finite(f, highest), self.lanes)
 
         def step(column: Index, carried: Value) -> Value:
             at = f.at(line, column)
             value = self._weight(f, f.load(type_, at), largest)
-            f.store(value, at)
+            if self.words == "float":
+                f.store(value, at)
+            else:
+                self.store_rounded(f, value, f.at(line, column, 2))
             return f.fadd(carried, value)
 
         sums = self._walk(f, 0, end, [constant(0.0, type_)] * SIDE_BY_SIDE, step)
         return fold_lanes(f, total(f, sums), total)
+
+    def store_rounded(self, f: Function, value: Value, at: Value) -> None:
+        """Store a vector of floats as bfloat16."""
+        f.store(half.to_half(f, value, half.FACTOR, self.host), at, 2)
 
     def _sum(self, f: Function, state: Value, sum_: Value) -> None:
         if self.has_blocks:

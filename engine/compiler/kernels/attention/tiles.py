@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engine.compiler.codegen.host import Host
-from engine.compiler.codegen.ir import Function, Index, Module, Value
+from engine.compiler.codegen.ir import Function, Index, Module, Value, vector
 from engine.compiler.kernels.attention.rows import RowCode
 from engine.compiler.kernels.channels import Panel, load_panel, starts_of, vectors_of
 from engine.compiler.kernels.folding import fold_lanes, total
+from engine.compiler.kernels.products.arithmetic import ARITHMETIC, Words
 from engine.compiler.kernels.products.matrix import Matrix
 from engine.compiler.kernels.products.tile import Tile
 
@@ -25,7 +25,7 @@ class TileFunctions:
         rows: generator of the softmax; it also determines the layout of scores.
         sum_width: floats from row to row of the sums over several blocks.
         key_line: floats from column to column of the keys; None where they are packed.
-        value_line: floats from value to value.
+        value_line: floats from value to value; None where they are packed.
     """
 
     module: Module
@@ -36,8 +36,31 @@ class TileFunctions:
     rows: RowCode
     sum_width: int
     key_line: int | None
-    value_line: int
-    host: Host
+    value_line: int | None
+
+    @property
+    def words(self) -> Words:
+        """Return the words of all factors."""
+        return self.rows.words
+
+    @property
+    def query_pitch(self) -> int:
+        """Return the numbers from row to row of rounded queries."""
+        return -(-self.width // self.rows.lanes) * self.rows.lanes
+
+    def rounded(self) -> str:
+        """Return the name of (queries, target): a tile's queries as bfloat16."""
+        name = f"{self.name}_rounded"
+        if name not in self.module.functions:
+            f = self.module.inner(name, [("ptr", "queries"), ("ptr", "target")])
+            queries, target = f.parameters
+            for row in range(self.rows.rows):
+                for first in range(0, self.width, lanes := self.rows.lanes):
+                    at = f.at(queries, row * self.query.row + first * self.query.column)
+                    value = f.load_lanes(vector(lanes), at, min(lanes, self.width - first), self.query.column)
+                    self.rows.store_rounded(f, value, f.at(target, row * self.query_pitch + first, 2))
+            f.finish()
+        return name
 
     def scores(self, panel: Panel) -> str:
         """Return the name of (queries, keys, scores): products of a tile with a panel."""
@@ -45,8 +68,9 @@ class TileFunctions:
         if name not in self.module.functions:
             f = self.module.inner(name, [("ptr", "queries"), ("ptr", "keys"), ("ptr", "scores")])
             queries, keys, scores = f.parameters
-            tile = Tile(self.rows.rows, panel, self.query.row, self.query.column, self.host, self.key_line)
-            totals = tile.multiply(f, queries, keys, self.width, tile.zeros())
+            steps = (self.query.row, self.query.column) if self.words == "float" else (self.query_pitch, 1)
+            tile = Tile(self.rows.rows, panel, *steps, self.rows.host, self.key_line, self.words)
+            totals = tile.multiply(f, queries, keys, -(-self.width // tile.arithmetic.numbers), tile.zeros())
             for row, line in enumerate(tile.lines(totals)):
                 for value, first in zip(line, starts_of(panel), strict=True):
                     f.store(value, f.at(scores, row * self.rows.pitch + first))
@@ -83,9 +107,13 @@ class TileFunctions:
             parameters = [("ptr", "weights"), ("ptr", "values"), ("ptr", "states"), ("ptr", "target"), ("i64", "keys")]
             f = self.module.inner(name, parameters)
             weights, values, states, target, count = f.parameters
-            tile = Tile(self.rows.rows, panel, self.rows.pitch, 1, self.host, self.value_line)
+            numbers = ARITHMETIC[self.words].numbers
+            tile = Tile(
+                self.rows.rows, panel, numbers * self.rows.pitch, 1, self.rows.host, self.value_line, self.words
+            )
             first = self._sums(f, panel, states, target) if self.rows.has_blocks else tile.zeros()
-            totals = tile.multiply(f, weights, values, keys if isinstance(keys, int) else count, first)
+            terms, _ = f.divmod(f.add(keys if isinstance(keys, int) else count, numbers - 1), numbers)
+            totals = tile.multiply(f, weights, values, terms, first)
             for row, line in enumerate(tile.lines(totals)):
                 self._keep(f, panel, row, line, (states, target))
             f.finish()

@@ -108,22 +108,32 @@ def _pairs(host: Host) -> MultiplyAdd:
 
 
 def _instruction(name: str, otherwise: MultiplyAdd, numbers: int = 1, dtype: str = "i32") -> MultiplyAdd:
-    """Return the function that emits an instruction for whole vectors, and does otherwise for single words.
+    """Return the function that emits an instruction for whole vectors and single words, and does otherwise for pairs.
 
     Args:
         name: of the instruction in LLVM, without the width.
-        otherwise: emits the same for one word.
+        otherwise: emits the same for any words.
         numbers, dtype: of a word, as the instruction takes its factors.
     """
 
     def multiply_add(f: Function, a: Value, b: Value, total: Value) -> Value:
         lanes = lanes_of(total.type)
+        if lanes == 1:
+            first = [_first_of(f, each) for each in (a, b, total)]
+            wide = multiply_add(f, *first)
+            return f.op(total.type, f"extractelement {wide.type} {wide.text}, i64 0")
         if lanes not in _WIDTHS:
             return otherwise(f, a, b, total)
         words = [total, *(f.convert("bitcast", each, vector(numbers * lanes, dtype)) for each in (a, b))]
         return f.call(f"llvm.x86.{name}.{_WIDTHS[lanes]}", words, total.type)
 
     return multiply_add
+
+
+def _first_of(f: Function, word: Value) -> Value:
+    """Return the narrowest vector that begins with a word; it lies in such a register already."""
+    type_ = vector(min(_WIDTHS), word.type)
+    return f.op(type_, f"insertelement {type_} poison, {word.type} {word.text}, i64 0")
 
 
 def _multiply_pairs(f: Function, a: Value, b: Value, total: Value) -> Value:

@@ -55,7 +55,7 @@ class Product(Kernel):
         tile_rows, vectors: rows of a tile, and vectors of a panel.
         panel: every panel, for a symbolic number of columns; the last is shifted back to end with the last column.
         words: a row of ``ARITHMETIC``; bytes of the left factor are unsigned, and the epilogue gets sums as words.
-        dtype: of the right factor: what words hold, or floats that become bfloat16.
+        dtype: of the right factor, which words hold.
         zeros: zero points of the factors, if these are bytes.
     """
 

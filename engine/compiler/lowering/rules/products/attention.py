@@ -13,6 +13,7 @@ from engine.compiler.kernels.attention.attention import Attention
 from engine.compiler.kernels.attention.layout import choose_rows
 from engine.compiler.kernels.attention.rows import Mask
 from engine.compiler.kernels.expr import Operand, apply
+from engine.compiler.kernels.products.arithmetic import Words
 from engine.compiler.lowering.attention_chains import Chain, ChainMask
 from engine.compiler.lowering.batched_matrices import merge_batch, split_batch
 from engine.compiler.lowering.context import Context
@@ -40,8 +41,8 @@ from engine.tensor import Array
 # queries, packed keys are faster.
 MOST_DOTS = (4, 32)
 DOT_ROWS = 8
-# Fewest queries from which products of bfloat16 are separate kernels, and most scores in terms of the L2 cache.
-LEAST_QUERIES, SCORES_SHARE = 32, 2
+# Fewest queries from which keys and values are worth packing as bfloat16.
+LEAST_QUERIES = 32
 PRODUCT = apply("mul", Operand(0), Operand(1))
 
 
@@ -127,13 +128,12 @@ def attention_steps(context: Context, attn: AttentionOperands) -> list[KernelSte
     Raises:
         NotLoweredError: an operand is not stored as matrices.
     """
-    if _prefers_bfloat16(context, attn):
-        return unfused_attention(context, replace(attn, has_bfloat16=True))[1]
     steps: list[KernelStep] = []
     given, (queries, width), keys = attn, attn.query.shape[-2:], attn.key.shape[-2]
     by_dots = not is_symbolic(queries) and queries <= MOST_DOTS[is_symbolic(keys)] and _is_in_rows(attn)
     is_dynamic = not by_dots and is_symbolic((queries, keys)) and min(queries, keys) > 1
-    tiling = choose_rows(context.host, queries, keys, width, is_causal=attn.is_causal)
+    words: Words = "bfloat16" if _prefers_bfloat16(context, attn) else "float"
+    tiling = choose_rows(context.host, queries, keys, width, is_causal=attn.is_causal, words=words)
     attn = replace(
         attn,
         value=_in_rows(context, attn.value, steps),
@@ -143,23 +143,21 @@ def attention_steps(context: Context, attn: AttentionOperands) -> list[KernelSte
         padded = _padded(context, attn.key, steps, tiling[1][0] * context.host.lanes)
         attn = replace(attn, key=padded)
     tiling = (min(queries, DOT_ROWS), tiling[1]) if by_dots else tiling
-    kernel, views = _kernel(context, attn, tiling, is_padded=is_dynamic, by_dots=by_dots)
+    kernel, views = _kernel(context, attn, tiling, is_padded=is_dynamic, by_dots=by_dots, words=words)
     if kernel.is_too_wide:
         return unfused_attention(context, given)[1]
-    if kernel.packs_keys and not (kernel.packs_once and 1 in (attn.key.strides[-1], width)):
+    is_packed_there = (kernel.packs_once or kernel.packs_values) and 1 in (*attn.key.strides[-2:], width)
+    if kernel.packs_keys and not is_packed_there:
         attn = replace(attn, key=_in_columns(context, attn.key, steps))
-        kernel, views = _kernel(context, attn, tiling)
+        kernel, views = _kernel(context, attn, tiling, words=words)
     return [*steps, context.step(kernel, *views)]
 
 
 def _prefers_bfloat16(context: Context, attn: AttentionOperands) -> bool:
-    """Return whether separate products of bfloat16 are faster: scores fit the cache, and have no masks."""
+    """Return whether factors are rounded to bfloat16: sizes are known, and many queries share a key."""
     (queries, width), keys = attn.query.shape[-2:], attn.key.shape[-2]
-    if attn.masks or attn.is_causal or is_symbolic(attn.target.shape) or is_symbolic(keys):
-        return False
-    scores = FLOAT32.itemsize * math.prod(attn.target.shape[:-1]) * keys
-    is_small = scores <= SCORES_SHARE * context.host.memory.second_bytes
-    return is_small and queries >= LEAST_QUERIES and prefers_bfloat16(context, width, keys)
+    is_known = not is_symbolic((*attn.target.shape, keys))
+    return is_known and queries >= LEAST_QUERIES and prefers_bfloat16(context, width, keys)
 
 
 def _kernel(
@@ -169,6 +167,7 @@ def _kernel(
     *,
     is_padded: bool = False,
     by_dots: bool = False,
+    words: Words = "float",
 ) -> tuple[Attention, list[View]]:
     """Return the kernel for operands in their layout, and its views."""
     query, key, value, target = attn.query, attn.key, attn.value, attn.target
@@ -195,6 +194,7 @@ def _kernel(
         vectors=tiling[1],
         is_padded=is_padded,
         by_dots=by_dots,
+        words=words,
         host=context.host,
     )
     return kernel, views

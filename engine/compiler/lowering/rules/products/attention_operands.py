@@ -13,17 +13,13 @@ from typing import Literal
 import numpy as np
 
 from engine.compiler.kernels.expr import Expr, Operand, apply
-from engine.compiler.kernels.kernel import Epilogue
-from engine.compiler.kernels.numbers import FLOAT
 from engine.compiler.kernels.rows.softmax import Softmax
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.composition import Composition
-from engine.compiler.lowering.rules.products.bfloat16 import rounded_factor
-from engine.compiler.lowering.rules.products.matmul import Narrow, multiplied
+from engine.compiler.lowering.rules.products.matmul import multiplied
 from engine.compiler.lowering.steps import KernelStep, NotLoweredError, derived
 from engine.compiler.storage import View, constant, row_major
 from engine.promotion import broadcast_sizes
-from engine.tensor import BFLOAT16
 
 BOOL = np.dtype(np.bool_)
 X, Y = Operand(0), Operand(1)
@@ -51,7 +47,6 @@ class AttentionOperands:
         scale: of the scores.
         is_causal: query l sees the keys 0 to l.
         is_zero: whether a query that sees no key gives zeros; else NaN.
-        has_bfloat16: whether the factors of separate products are rounded to bfloat16.
     """
 
     query: View
@@ -62,7 +57,6 @@ class AttentionOperands:
     scale: float
     is_causal: bool = False
     is_zero: bool = True
-    has_bfloat16: bool = False
 
 
 def mask_of(context: Context, value: View | object, kind: Literal["keep", "drop"]) -> MaskView | None:
@@ -129,16 +123,12 @@ def unfused_attention(context: Context, attn: AttentionOperands, *, cap: float =
     if cap:
         scaled = apply("mul", apply("tanh", apply("div", scaled, float(cap))), float(cap))
     wide = derived(query, query.meta.broadcast_to((*lead, *query.shape[-2:])))
-    narrow = Narrow("bfloat16", FLOAT) if attn.has_bfloat16 else None
-    if narrow is not None:
-        wide, rounding = rounded_factor(context, wide)
-        composition.steps.append(rounding)
-    composition.steps += multiplied(context, wide, turned, scores, scaled, narrow=narrow)
+    composition.steps += multiplied(context, wide, turned, scores, scaled)
     masks = [*attn.masks, *([_causal(scores.shape[-2:])] if attn.is_causal else [])]
     for mask in masks:
         composition.typed(scores, _masked(mask), scores, mask.view)
-    weights = _softmax(composition, scores, is_zero=attn.is_zero and narrow is None, is_narrow=narrow is not None)
-    composition.steps += _stored(context, weights, attn.value, target, narrow)
+    weights = _softmax(composition, scores, is_zero=attn.is_zero)
+    composition.steps += _stored(context, weights, attn.value, target)
     return weights, composition.steps
 
 
@@ -155,13 +145,11 @@ def _masked(mask: MaskView) -> Expr:
     return apply("where", Y, X, dropped) if mask.kind == "keep" else apply("where", Y, dropped, X)
 
 
-def _softmax(composition: Composition, scores: View, *, is_zero: bool, is_narrow: bool) -> View:
-    """Return the softmax of every row, as floats or bfloat16; zeros or NaN for a row that sees no key."""
+def _softmax(composition: Composition, scores: View, *, is_zero: bool) -> View:
+    """Return the softmax of every row; zeros or NaN for a row that sees no key."""
     rows = derived(scores, scores.meta.reshape(-1, scores.shape[-1]))
-    target = row_major(rows.shape, BFLOAT16 if is_narrow else rows.dtype)
+    target = row_major(rows.shape, rows.dtype)
     kernel = Softmax.of(rows.shape, (rows.strides[0], target.strides[0]), composition.context.host)
-    if is_narrow:
-        kernel = replace(kernel, epilogue=Epilogue(dtypes=(BFLOAT16.name,)))
     composition.steps.append(composition.context.step(kernel, rows, target))
     if is_zero:
         highest = composition.reduce(rows, [1], "max")
@@ -169,12 +157,10 @@ def _softmax(composition: Composition, scores: View, *, is_zero: bool, is_narrow
     return derived(target, target.meta.reshape(scores.shape))
 
 
-def _stored(
-    context: Context, weights: View, value: View, target: View, narrow: Narrow | None = None
-) -> list[KernelStep]:
+def _stored(context: Context, weights: View, value: View, target: View) -> list[KernelStep]:
     """Return the steps that store weights @ value in the target; through a copy where products cannot store so."""
     try:
-        return multiplied(context, weights, value, target, narrow=narrow)
+        return multiplied(context, weights, value, target)
     except NotLoweredError:
         copied = row_major(target.shape, target.dtype)
-        return [*multiplied(context, weights, value, copied, narrow=narrow), context.copy(copied, target)]
+        return [*multiplied(context, weights, value, copied), context.copy(copied, target)]

@@ -10,8 +10,9 @@ from engine.compiler.kernels.products.arithmetic import ARITHMETIC
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.fusion import as_image
 from engine.compiler.lowering.layout import Border
+from engine.compiler.lowering.rounded_stores import Rounding
 from engine.compiler.lowering.steps import KernelStep, convert, derived
-from engine.compiler.storage import FLOAT32, View, channels_last, row_major, spaced_rows
+from engine.compiler.storage import FLOAT32, View, channels_last, paired, spaced_rows
 from engine.ir.strided import Strided
 from engine.tensor import BFLOAT16, DType
 
@@ -28,21 +29,20 @@ def prefers_bfloat16(context: Context, terms: int, columns: int) -> bool:
 
 def as_bfloat16(context: Context, rows: View) -> tuple[View, Sequence[KernelStep]]:
     """Return rows (..., terms) as rows of words, and the step that rounds them."""
+    if (words := paired(rows, -1)) is not None:
+        return words, [_rounded(context, rows, words, -1, is_paired=True)]
     words = spaced_rows((*rows.shape[:-1], rows.shape[-1] // ARITHMETIC["bfloat16"].numbers))
     return words, [_rounded(context, rows, words, -1)]
 
 
-def rounded_factor(context: Context, x: View) -> tuple[View, KernelStep]:
-    """Return a tensor as bfloat16 in rows, and the step that rounds it."""
-    target = row_major(x.shape, BFLOAT16)
-    return target, convert(x, target, [context.op.name], context.host, FACTOR)
-
-
 def image_as_bfloat16(context: Context, x: View, border: Border) -> tuple[View, Sequence[KernelStep]]:
     """Return a tensor (N, C, *S) as an image of words with a border of zeros, and the step that rounds it."""
-    channels = x.shape[1] // ARITHMETIC["bfloat16"].numbers
-    words = channels_last((x.shape[0], channels, *x.shape[2:]), border)
-    return derived(words, as_image(words.meta)), [_rounded(context, x, words, 1)]
+    has_room = all(mine >= wanted for mine, wanted in zip(x.border, border, strict=True))
+    words, is_paired = paired(x, 1) if has_room else None, True
+    if words is None:
+        channels, is_paired = x.shape[1] // ARITHMETIC["bfloat16"].numbers, False
+        words = channels_last((x.shape[0], channels, *x.shape[2:]), border)
+    return derived(words, as_image(words.meta)), [_rounded(context, x, words, 1, is_paired=is_paired)]
 
 
 def patches_as_bfloat16(context: Context, x: View, kernel: tuple[int, ...]) -> tuple[View, KernelStep]:
@@ -59,9 +59,13 @@ def patches_as_bfloat16(context: Context, x: View, kernel: tuple[int, ...]) -> t
     return derived(words, as_image(words.meta)), step
 
 
-def _rounded(context: Context, x: View, words: View, axis: int) -> KernelStep:
+def _rounded(context: Context, x: View, words: View, axis: int, *, is_paired: bool = False) -> KernelStep:
+    """Return the step that rounds a tensor to words; to ``paired`` ones the kernel before may do it instead."""
     target = derived(words, parts_of(words, x.shape, axis, BFLOAT16))
-    return convert(x, target, [context.op.name], context.host, FACTOR)
+    step = convert(x, target, [context.op.name], context.host, FACTOR)
+    if is_paired:
+        context.lowering.roundings.append(Rounding(step, x.storage, words.storage))
+    return step
 
 
 def parts_of(words: View, shape: tuple[int, ...], axis: int, dtype: DType) -> Strided:

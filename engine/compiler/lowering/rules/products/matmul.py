@@ -124,7 +124,6 @@ def multiplied(
     target: View,
     tree: Expr = RESULT,
     views: Sequence[View] = (),
-    narrow: Narrow | None = None,
 ) -> list[KernelStep]:
     """Return the steps that store left @ right, or an expression of it and others, in the target.
 
@@ -132,10 +131,9 @@ def multiplied(
         NotLoweredError: it does not lie in matrices.
     """
     form = _Form.of(left, right)
-    form = form if narrow is None else replace(form, is_swapped=False)
     fused = Fused(context.op.outputs[0], tree, tuple(views), (context.op.name,))
     result = Result.of(fused, target, form.as_image, context.lowering.fault_flag)
-    return _steps(context, left, right, form, result, narrow)
+    return _steps(context, left, right, form, result)
 
 
 def _steps(

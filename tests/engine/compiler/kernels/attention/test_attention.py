@@ -18,7 +18,7 @@ from engine.compiler.kernels.products.matrix import Matrix
 from engine.ir.dims import ShapeEnv
 from engine.ir.tables import Table
 from engine.layers.attention.attention import ScaledDotProductAttention
-from engine.tensor import Array
+from engine.tensor import BFLOAT16, Array
 from tests.combining import together
 from tests.engine.compiler.kernels.guarded import guarded_array
 from tests.engine.compiler.kernels.running import LEVELS, run
@@ -52,7 +52,8 @@ def laid(values: Array, layout: Layout, gap: int) -> tuple[Array, Matrix]:
 
 def made(level: str, stack: int, sizes: tuple[int, int, int, int], matrices: list[Matrix], **given: Any) -> Attention:
     host, (queries, keys, width, values) = describe(level), sizes
-    rows, vectors = choose_rows(host, queries, TYPICAL_KEYS if given.get("is_padded") else keys, width)
+    words = given.get("words", "float")
+    rows, vectors = choose_rows(host, queries, TYPICAL_KEYS if given.get("is_padded") else keys, width, words=words)
     query, key, value, target = matrices
     return Attention(
         batch=(stack,), queries=queries, keys=keys, width=width, values=values, query=query, key=key, value=value,
@@ -83,11 +84,15 @@ def check(
     bias = sum(
         (np.where(mask if kind == "keep" else ~mask, 0, -np.inf) if kind != "add" else mask) for kind, mask in masks
     )
+    if is_rounded := given.get("words") == "bfloat16":
+        operands = [each.astype(BFLOAT16) for each in operands]
     layer = ScaledDotProductAttention(scale=0.3, is_causal=given.get("is_causal", False))
     wanted = layer.forward(*(each.astype(np.float64) for each in operands), bias if masks else None)
     found = np.append(target, np.full(gap, 7, np.float32)).reshape(stack, queries, values + gap)
     assert (found[:, :, values:] == 7).all()
-    np.testing.assert_allclose(found[:, :, :values], wanted, rtol=2e-5, atol=2e-6)
+    # Weights are rounded to 8 bits: the error is at most 2**-9 of the largest value.
+    tolerance = {"rtol": 0, "atol": 2**-9 * np.abs(operands[2]).max()} if is_rounded else {"rtol": 2e-5, "atol": 2e-6}
+    np.testing.assert_allclose(found[:, :, :values], wanted, **tolerance)
 
 
 def padded(keys: Array, level: str, queries: int) -> tuple[Array, Matrix]:
@@ -108,6 +113,22 @@ def at_the_end(mask: Array) -> Array:
     padded = np.zeros(-(-mask.size // 4) * 4, bool)
     padded[len(padded) - mask.size :] = mask.reshape(-1)
     return guarded_array(padded.view(np.float32)).view(bool)[len(padded) - mask.size :]
+
+
+@together(
+    ("level", LEVELS),
+    ("layouts", [("rows", "rows", "rows"), ("rows", "columns", "rows"), ("columns", "rows", "rows")]),
+    ("kind", ["plain", "causal", "masked"]),
+    ("sizes", [each for each in SIZES if each[2] % 2 == 0]),
+)
+def test_factors_are_rounded_to_bfloat16(
+    level: str, layouts: tuple[Layout, Layout, Layout], kind: str, sizes: tuple[int, int, int, int]
+) -> None:
+    queries, keys = sizes[:2]
+    first = np.arange(queries)[:, None] * keys // queries // 2
+    mask = (np.arange(keys) >= first) & (np.arange(keys) <= first + keys // 2)
+    masks = (("keep", np.stack([mask, mask])),) if kind == "masked" else ()
+    check(level, 2, sizes, layouts, masks=masks, is_causal=kind == "causal", words="bfloat16")
 
 
 @together(

@@ -91,23 +91,76 @@ def test_subnormal_factors_count_as_zero() -> None:
     assert np.all(answers(x, weight, "bf16") == (0 if detect().has_bfloat16 else answers(x, weight, "float32")))
 
 
-def attend(query: Array, key: Array, value: Array, precision: Precision) -> Array:
-    operator = op("F.scaled_dot_product_attention", "it", "0 1 2", "3", attn_mask=None, is_causal=False)
-    session = Session(net_of([operator], [query, key, value]), "compiled", 2, precision=precision, cache=None)
-    return session.run([query, key, value])[0]
+def attend(
+    operands: list[Array], precision: Precision, *, is_causal: bool = False, layout: tuple[int, ...] | None = None
+) -> Array:
+    """Return attention of (query, key, value, mask), the first three stored in another order of dimensions."""
+    names = " ".join(map(str, range(len(operands))))
+    mask = {"attn_mask": None} if len(operands) == 3 else {}
+    attention = op("F.scaled_dot_product_attention", "it", "q k v" + names[5:], "y", is_causal=is_causal, **mask)
+    order = layout or (0, 1, 2, 3)
+    moves = [op("torch.permute", f"p{k}", str(k), "qkv"[k], dims=list(order)) for k in range(3)]
+    stored = [np.ascontiguousarray(each.transpose(np.argsort(order))) for each in operands[:3]] + operands[3:]
+    return Session(net_of([*moves, attention], stored), "compiled", 2, precision=precision, cache=None).run(stored)[-1]
 
 
-@pytest.mark.parametrize("sizes", [(40, 40, 16, 16), (33, 65, 34, 7)], ids=str)
-def test_attention_rounds_its_factors(sizes: tuple[int, int, int, int]) -> None:
+def rounded_attention(operands: list[Array], seen: Array | float) -> Array:
+    """Return the formula with rounded factors; ``seen`` is added to the scores."""
+    q, k, v = (each.astype(BFLOAT16).astype(np.float64) for each in operands[:3])
+    scores = q @ k.swapaxes(2, 3) / np.sqrt(q.shape[-1]) + seen
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return weights.astype(np.float32).astype(BFLOAT16).astype(np.float64) @ v / weights.sum(-1, keepdims=True)
+
+
+HEADS, JOINED, COLUMNS = (0, 1, 2, 3), (0, 2, 1, 3), (0, 1, 3, 2)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "kind", "layout"),
+    [
+        ((33, 65, 34, 7), "plain", HEADS),
+        ((197, 197, 64, 64), "plain", JOINED),
+        ((49, 49, 32, 1), "added", HEADS),
+        ((70, 1301, 8, 40), "plain", COLUMNS),
+        ((70, 901, 8, 5), "kept", JOINED),
+        ((45, 45, 2, 33), "causal", COLUMNS),
+    ],
+    ids=str,
+)
+def test_attention_rounds_its_factors(sizes: tuple[int, int, int, int], kind: str, layout: tuple[int, ...]) -> None:
     queries, keys, width, values = sizes
     shapes = (2, 3, queries, width), (2, 3, keys, width), (2, 3, keys, values)
-    query, key, value = (RANDOM.standard_normal(shape).astype(np.float32) for shape in shapes)
-    found = attend(query, key, value, "bf16")
+    operands = [RANDOM.standard_normal(shape).astype(np.float32) for shape in shapes]
+    seen: Array | float = 0.0
+    if kind == "added":
+        operands.append(RANDOM.standard_normal((3, queries, keys)).astype(np.float32))
+        seen = operands[3].astype(np.float64)
+    if kind == "kept":
+        operands.append(np.arange(keys) < keys - 100 * np.arange(queries)[:, None] % 700)
+        seen = np.where(operands[3], 0, -np.inf)
+    if kind == "causal":
+        seen = np.where(np.tri(queries, keys, dtype=bool), 0, -np.inf)
+    found = attend(operands, "bf16", is_causal=kind == "causal", layout=layout)
     if not detect().has_bfloat16:
-        np.testing.assert_array_equal(found, attend(query, key, value, "float32"))
+        np.testing.assert_array_equal(found, attend(operands, "float32", is_causal=kind == "causal", layout=layout))
         return
-    q, k, v = (each.astype(BFLOAT16).astype(np.float64) for each in (query, key, value))
-    scores = np.exp(q @ k.swapaxes(2, 3) / np.sqrt(width))
-    expected = (scores / scores.sum(-1, keepdims=True)).astype(np.float32).astype(BFLOAT16).astype(np.float64) @ v
-    np.testing.assert_allclose(found, expected, rtol=0, atol=4e-4)
-    assert np.abs(found - attend(query, key, value, "float32")).max() > 1e-5
+    np.testing.assert_allclose(found, rounded_attention(operands, seen), rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize("odd", [{"width": 33}, {"queries": 31}, {"keys": 31}], ids=str)
+def test_other_attention_stays_float32(odd: dict[str, int]) -> None:
+    sizes = {"queries": 40, "keys": 40, "width": 32, **odd}
+    lengths = sizes["queries"], sizes["keys"], sizes["keys"]
+    operands = [RANDOM.standard_normal((1, 2, each, sizes["width"])).astype(np.float32) for each in lengths]
+    np.testing.assert_array_equal(attend(operands, "bf16"), attend(operands, "float32"))
+
+
+def test_keys_and_values_that_are_not_finite_spoil_only_what_sees_them() -> None:
+    operands = [RANDOM.standard_normal((1, 1, 64, 16)).astype(np.float32) for _ in range(3)]
+    operands[1][0, 0, 40], operands[2][0, 0, 51] = np.nan, np.inf
+    seen = np.tri(64, dtype=bool)
+    seen[:, 51] = False
+    for given in (operands, [*operands, seen]):
+        is_causal = len(given) == 3
+        both = [np.isfinite(attend(given, each, is_causal=is_causal)) for each in PRECISIONS[:2]]
+        np.testing.assert_array_equal(*both)
