@@ -168,7 +168,8 @@ class Instance:
                 if times is not None:
                     times.append(Clocked(segment, began, self._tables.traced(segment)))
             else:
-                check_cancelled(program.operators[segment.call.operator].where, _CANCELLED)
+                if is_cancellable():
+                    check_cancelled(program.operators[segment.call.operator].where, _CANCELLED)
                 began = time.monotonic_ns()
                 self._run_reference(segment.call, values, arrays, results)
                 if times is not None:
