@@ -87,6 +87,7 @@ def _sum_of(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
     total = {name: value for name, value in parts[0].items() if name != "spans"}
     for name in ("time_us", "flops", "bytes"):
         total[name] = sum(part[name] for part in parts)
+    total["chunks_us"] = [spent for part in parts for spent in part["chunks_us"]]
     return total | rates(total["time_us"], total["flops"], total["bytes"])
 
 

@@ -12,8 +12,7 @@ from engine.cancellation import cancellable_quick
 from engine.graph import RuntimeGraph, RuntimeOperator
 from engine.layers.convolution.conv_transpose import ConvTranspose
 from engine.layers.onnx.products.quantise import DequantizeLinear
-from engine.layers.operands.spatial import spread
-from engine.passes.support.byte_products import BYTES, coding_of
+from engine.passes.support.byte_products import BYTES, coding_of, is_in_blocks
 from engine.passes.support.facts import Facts, input_named
 from engine.passes.support.rewriting import Rewriter, tensor
 from engine.pnnx import Graph, Operator, Parameter
@@ -42,7 +41,7 @@ def _as_shuffle(op: RuntimeOperator, layer: ConvTranspose, facts: Facts, rewrite
         return []
     if not isinstance(x.definition, DequantizeLinear) or not isinstance(bias, np.ndarray | None):
         return []
-    if not _is_in_blocks(layer, codes) or w.definition.block_size or w.definition.axis % codes.ndim != 1:
+    if not is_in_blocks(layer, codes) or w.definition.block_size or w.definition.axis % codes.ndim != 1:
         return []
     size = codes.shape[2]
     names = "weight", "scale", "zero", "floats", "bias", "block"
@@ -62,16 +61,6 @@ def _as_shuffle(op: RuntimeOperator, layer: ConvTranspose, facts: Facts, rewrite
         Operator("F.conv2d", found["block"], inputs, (found["block"],), _CONV),
         Operator("nn.PixelShuffle", op.name, (found["block"],), (op.outputs[0].name,), shuffle),
     ]  # fmt: skip
-
-
-def _is_in_blocks(layer: ConvTranspose, weight: Array) -> bool:
-    """Return whether every pixel becomes a square block of its own."""
-    if weight.ndim != 4 or weight.shape[2] != weight.shape[3] or weight.shape[2] == 1 or layer.groups != 1:
-        return False
-    names = "stride", "padding", "output_padding", "dilation"
-    rows = {name: spread(getattr(layer, name), 2, name, 0) for name in names}
-    is_plain = set(rows["padding"]) == set(rows["output_padding"]) == {0} and set(rows["dilation"]) == {1}
-    return is_plain and tuple(rows["stride"]) == weight.shape[2:]
 
 
 def _repeated(values: Array, size: int) -> Array:

@@ -10,9 +10,10 @@ import numpy as np
 
 from engine.graph import RuntimeGraph, RuntimeOperator
 from engine.layers.convolution.conv import Conv
+from engine.layers.convolution.conv_transpose import ConvTranspose
 from engine.layers.linear.linear import Linear
 from engine.layers.linear.matmul import Matmul
-from engine.passes.support.byte_products import has_byte_kernel
+from engine.passes.support.byte_products import has_byte_kernel, is_in_blocks
 from engine.passes.support.facts import Facts
 from engine.passes.support.rewriting import tensor
 from engine.pnnx import Operator, Parameter
@@ -34,7 +35,7 @@ class QuantisableLayer:
         input, output: operands that it reads and makes.
         weight: output channels first, float32.
         bias: one number an output channel, float32; None without one.
-        convolution: the convolution; None for a linear layer.
+        convolution: the convolution, also a transposed one; None for a linear layer.
     """
 
     name: str
@@ -42,23 +43,7 @@ class QuantisableLayer:
     output: str
     weight: Array
     bias: Array | None
-    convolution: Conv | None
-
-    def in_float32(self, prefix: str, input: str, output: str) -> Iterator[Operator]:
-        """Yield operators that compute the layer in float32, between other operands.
-
-        Args:
-            prefix: beginning of all names that are new, and the name of the operator that makes the output.
-            input, output: operands that it reads and makes.
-        """
-        inputs = (input, f"{prefix}/weight", *([] if self.bias is None else [f"{prefix}/bias"]))
-        yield tensor(f"{prefix}/weight", self.weight)
-        if self.bias is not None:
-            yield tensor(f"{prefix}/bias", self.bias)
-        if self.convolution is not None:
-            yield _convolution(self.convolution, prefix, inputs, output)
-        else:
-            yield Operator("F.linear", prefix, inputs, (output,), labels=_LABELS[: len(inputs)])
+    convolution: Conv | ConvTranspose | None
 
     def in_int8(self, prefix: str, input: str, output: str, correction: Array | None = None) -> Iterator[Operator]:
         """Yield operators that compute the layer with quantised weights from an operand that was dequantised.
@@ -71,8 +56,8 @@ class QuantisableLayer:
         bias = self.bias if correction is None else (0 if self.bias is None else self.bias) + correction
         weight, scales = per_channel(self.weight)
         axis = 0
-        if self.convolution is None:
-            weight, axis = weight.T, 1
+        if not isinstance(self.convolution, Conv):
+            weight, axis = weight.swapaxes(0, 1), 1
         stored = (f"{prefix}/weight", f"{prefix}/weight_scale", f"{prefix}/weight_zero")
         for name, values in zip(stored, (weight, scales, np.zeros(len(scales), np.int8)), strict=True):
             yield tensor(name, values)
@@ -114,7 +99,7 @@ def quantise_operators(prefix: str, input: str, affine: Affine) -> Iterator[Oper
     yield Operator("DequantizeLinear", prefix, (f"{prefix}/bytes", scale, zero), (prefix,))
 
 
-def _convolution(conv: Conv, name: str, inputs: tuple[str, ...], output: str) -> Operator:
+def _convolution(conv: Conv | ConvTranspose, name: str, inputs: tuple[str, ...], output: str) -> Operator:
     """Return a convolution between other operands: input, weight and, if there is one, bias."""
     params: dict[str, Parameter] = {
         "stride": conv.stride,
@@ -122,12 +107,13 @@ def _convolution(conv: Conv, name: str, inputs: tuple[str, ...], output: str) ->
         "dilation": conv.dilation,
         "groups": conv.groups,
     }
-    return Operator(f"F.conv{conv.spatial_rank}d", name, inputs, (output,), params, labels=_LABELS[: len(inputs)])
+    kind = "conv" if isinstance(conv, Conv) else "conv_transpose"
+    return Operator(f"F.{kind}{conv.spatial_rank}d", name, inputs, (output,), params, labels=_LABELS[: len(inputs)])
 
 
 def _quantisable(op: RuntimeOperator, facts: Facts) -> QuantisableLayer | None:
     layer = op.definition
-    if type(layer) not in (Conv, Linear, Matmul) or not op.inputs or not op.outputs:
+    if type(layer) not in (Conv, ConvTranspose, Linear, Matmul) or not op.inputs or not op.outputs:
         return None
     weight = facts.argument(op, "other" if isinstance(layer, Matmul) else "weight")
     bias = None if isinstance(layer, Matmul) else facts.argument(op, "bias")
@@ -139,17 +125,20 @@ def _quantisable(op: RuntimeOperator, facts: Facts) -> QuantisableLayer | None:
     if isinstance(layer, Conv):
         if len(given.shape) != layer.spatial_rank + 2 or not has_byte_kernel(layer, weight):
             return None
+    elif isinstance(layer, ConvTranspose):
+        if len(given.shape) != weight.ndim or not is_in_blocks(layer, weight):
+            return None
     elif weight.ndim != 2 or len(given.shape) < 2 or (bias is not None and bias.shape != weight.shape[:1]):
         return None
-    if isinstance(layer, Matmul):
-        weight = weight.T
+    if isinstance(layer, Matmul | ConvTranspose):
+        weight = weight.swapaxes(0, 1)
     return QuantisableLayer(
         name=op.name,
         input=op.inputs[0].name,
         output=op.outputs[0].name,
         weight=np.array(weight, np.float32, order="C"),
         bias=None if bias is None else np.array(bias, np.float32),
-        convolution=layer if isinstance(layer, Conv) else None,
+        convolution=layer if isinstance(layer, Conv | ConvTranspose) else None,
     )
 
 

@@ -1,33 +1,30 @@
-"""Time and error of single layers in float32 and in fewer bits, on operands that the network had in a run."""
+"""Cost of layers in fewer bits: time in the network, and error on operands that the layer had in a run."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from engine.graph import RuntimeGraph
 from engine.pnnx import Graph, Operator
+from engine.quantisation.assembly import assemble
 from engine.quantisation.calibration import Calibration, prepared
 from engine.quantisation.layers import QuantisableLayer
 from engine.quantisation.schemes import Scheme
-from engine.session import Session
+from engine.quantisation.timing import layer_times, measure_kernels
 from engine.tensor import Array, TensorSpec
 
-_ROUNDS: Final = 9
-# A layer whose time falls by less stays in float32: conversions between layers cost as much.
+# A layer whose time falls by less stays in float32.
 _LEAST_GAIN: Final = 0.05
-# In the names of the operators that round a layer's input.
-_INPUT: Final = "/input"
 
 
 class LayerCost(NamedTuple):
     """Cost of one layer.
 
     Args:
-        float_us, int8_us: time of its kernels, and that in fewer bits; the kernel before rounds an int8 layer's input.
+        float_us, int8_us: time of its kernels in the float32 network, and with all layers in fewer bits.
         noise: energy of its error in fewer bits relative to the energy of its output, after the correction.
         correction: mean error of each output channel, to be added to the bias.
         errors: error of its output in each recorded run, after the correction.
@@ -53,64 +50,52 @@ class LayerCost(NamedTuple):
 
 
 def measure_layers(
-    layers: Sequence[QuantisableLayer], calibration: Calibration, scheme: Scheme, threads: int | None
+    graph: RuntimeGraph,
+    layers: Sequence[QuantisableLayer],
+    calibration: Calibration,
+    scheme: Scheme,
+    sample: Sequence[Array],
+    threads: int | None,
 ) -> list[LayerCost]:
-    """Run every layer alone in both precisions, in turns, and compare time and results."""
-    shapes = calibration.operands[0]
+    """Measure the error of every layer alone, and its time in the network, with all layers quantised and with none.
 
-    def in_float32(layer: QuantisableLayer, index: int) -> Iterator[Operator]:
-        yield from layer.in_float32(f"{index}", f"{index}/x", f"{index}/y")
-
-    def in_few_bits(layer: QuantisableLayer, index: int) -> Iterator[Operator]:
-        read, operators = scheme.read(layer, f"{index}{_INPUT}", f"{index}/x")
-        yield from operators
-        yield from scheme.compute(layer, f"{index}", read, f"{index}/y")
-
-    graphs = [_side_by_side(layers, shapes, operators) for operators in (in_float32, in_few_bits)]
+    Args:
+        graph: the float32 network.
+        sample: inputs that it is timed with.
+    """
     inputs = [[each[layer.input] for layer in layers] for each in calibration.operands]
-    times: list[list[Mapping[str, float]]] = [[], []]
-    with prepared(graphs[0], threads) as first, prepared(graphs[1], threads) as second:
-        for _ in range(_ROUNDS):
-            for session, rows in zip((first, second), times, strict=True):
-                rows.append(_times(session, inputs[0]))
-        results = [second.run(each) for each in inputs]
-    costs = []
+    with prepared(_side_by_side(layers, calibration.operands[0], scheme), threads) as session:
+        results = [session.run(each) for each in inputs]
+    found = []
     for index, layer in enumerate(layers):
-        float_us, int8_us = (min(row[f"{index}"] for row in rows) for rows in times)
         expected = [each[layer.output] for each in calibration.operands]
         errors = [each[index] - right for each, right in zip(results, expected, strict=True)]
         noise, correction = _error(layer, errors, expected, corrects=scheme.corrects)
-        costs.append(LayerCost(float_us, int8_us, noise, correction, _corrected(layer, errors, correction), noise))
-    return costs
+        found.append((noise, correction, _corrected(layer, errors, correction)))
+    corrections = {layer.name: each[1] for layer, each in zip(layers, found, strict=True)}
+    kernels = measure_kernels((graph, assemble(graph, layers, scheme, corrections)), sample, threads)
+    times = [layer_times(each, layers) for each in kernels]
+    return [
+        LayerCost(float_us, int8_us, noise, correction, errors, noise)
+        for float_us, int8_us, (noise, correction, errors) in zip(*times, found, strict=True)
+    ]
 
 
-def _side_by_side(
-    layers: Sequence[QuantisableLayer],
-    shapes: Mapping[str, Array],
-    operators: Callable[[QuantisableLayer, int], Iterator[Operator]],
-) -> RuntimeGraph:
-    """Return a graph of all layers, each with an input and an output of its own."""
+def _side_by_side(layers: Sequence[QuantisableLayer], shapes: Mapping[str, Array], scheme: Scheme) -> RuntimeGraph:
+    """Return a graph of all layers in fewer bits, each with an input and an output of its own."""
     built: list[Operator] = []
     annotations: dict[str, TensorSpec] = {}
     for index, layer in enumerate(layers):
         x = shapes[layer.input]
         built.append(Operator("pnnx.Input", f"{index}/in", (), (f"{index}/x",)))
-        built.extend(operators(layer, index))
+        read, operators = scheme.read(layer, f"{index}/rounded", f"{index}/x")
+        built.extend(operators)
+        built.extend(scheme.compute(layer, f"{index}", read, f"{index}/y"))
         built.append(Operator("pnnx.Output", f"{index}/out", (f"{index}/y",), ()))
         annotations[f"{index}/x"] = TensorSpec(x.shape, x.dtype)
     graph = RuntimeGraph.from_source(Graph(built, annotations), "layers")
     graph.build()
     return graph
-
-
-def _times(session: Session, inputs: Sequence[Array]) -> Mapping[str, float]:
-    """Return the time of each layer's kernels in µs; operators are named after their layer's index."""
-    times: Counter[str] = Counter()
-    outputs = session.run(list(inputs), profile=True)
-    for row in outputs.kernels:
-        for index in {name.split("/")[0] for name in row["operators"] if _INPUT not in name}:
-            times[index] += row["time_us"]
-    return times
 
 
 def _error(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from dataclasses import replace as with_fields
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -14,12 +12,13 @@ from engine.cancellation import Progress, silent
 from engine.errors import GraphError, InputError, ParameterError
 from engine.graph import RuntimeGraph
 from engine.passes.optimiser import PASSES, optimise
-from engine.pnnx import Operator
+from engine.quantisation.assembly import assemble
 from engine.quantisation.calibration import Calibration, agreement, calibrate, prepared
 from engine.quantisation.layers import QuantisableLayer, find_layers
 from engine.quantisation.measurement import LayerCost, measure_layers
 from engine.quantisation.schemes import BlockWeights, Int8, Scheme
 from engine.quantisation.sensitivity import output_losses
+from engine.quantisation.timing import measure_kernels
 from engine.tensor import Array
 
 # Passes that change what a layer computes; the others run again whenever the result is loaded.
@@ -33,7 +32,6 @@ _FOLDING: Final = frozenset(
         "unused_channels",
     )
 )
-_ROUNDS: Final = 15
 _QUANTISED: Final = ("QuantizeLinear", "DequantizeLinear", "torch.quantize_per_tensor", "engine.BlockLinear")
 # The least time, in µs, that the error of a layer is related to.
 _LEAST_GAIN_US: Final = 0.01
@@ -51,7 +49,7 @@ class LayerReport:
     Args:
         name, type: of its operator.
         precision: that of the quantised layers, or ``float32``.
-        float_us, int8_us: time of the layer alone in float32, and quantised, in µs.
+        float_us, int8_us: time of its kernels in float32, and with all layers quantised, in µs.
         sqnr_db: energy of its output, without samples of its weights, relative to that of the error, in dB.
         share: its share of the sum of what each layer alone makes the network's outputs lose; of the layers' relative
             errors where nothing is to be kept or there are no samples.
@@ -86,7 +84,7 @@ class QuantisedModel:
         graph: built, with quantised layers; the float32 graph if no layer is quantised.
         layers: every layer that could be quantised, in execution order.
         kept: share of the outputs' energy that is kept on the samples, see ``calibration.agreement``; else None.
-        float_ms, int8_ms: median time of a run on the first sample, in float32 and quantised.
+        float_ms, int8_ms: time of the kernels of a run on the first sample, in float32 and quantised.
         samples: number of samples.
     """
 
@@ -168,7 +166,7 @@ def quantise(
     calibration = calibrate(folded, layers, given, threads, progress)
     scheme: Scheme = Int8(calibration.affines) if blocks is None else BlockWeights(*blocks)
     progress("measuring layers", 0, 1)
-    costs = measure_layers(layers, calibration, scheme, threads)
+    costs = measure_layers(folded, layers, calibration, scheme, given[0], threads)
     if is_made_up and isinstance(scheme, BlockWeights):
         costs = [each._replace(noise=scheme.weight_noise(layer)) for layer, each in zip(layers, costs, strict=True)]
     if keep and not is_made_up:
@@ -180,7 +178,7 @@ def quantise(
     chosen, kept = search.best(0.0 if is_made_up else keep)
     model = search.assembled(chosen) if chosen else folded
     progress("measuring the network", 0, 1)
-    float_ms, int8_ms = _times(folded, model, list(given[0]), threads)
+    float_ms, int8_ms = _times(folded, model, given[0], threads)
     if not any(scheme.is_worth(layers[k], is_faster=int8_ms < float_ms) for k in chosen):
         chosen, kept, model, int8_ms = [], 1.0, folded, float_ms
     return QuantisedModel(
@@ -252,24 +250,9 @@ class _Search:
 
     def assembled(self, chosen: Collection[int]) -> RuntimeGraph:
         """Return the graph with the chosen layers quantised."""
-        by_name = {self._layers[k].name: k for k in chosen}
-        operators: list[Operator] = []
-        done: dict[str, str] = {}
-        scheme = self._scheme
-        for op in self._graph.source.operators:
-            index = by_name.get(op.name)
-            if index is None:
-                operators.append(op)
-                continue
-            layer = self._layers[index]
-            if layer.input not in done:
-                done[layer.input], reading = scheme.read(layer, f"{layer.input}/quantised", layer.input)
-                operators.extend(reading)
-            correction = self._costs[index].correction
-            operators.extend(scheme.compute(layer, layer.name, done[layer.input], layer.output, correction))
-        quantised = RuntimeGraph.from_source(with_fields(self._graph.source, operators=operators), self._graph.name)
-        quantised.build()
-        return quantised.rebuilt(PASSES["dead_operators"](quantised))  # weights in float32
+        layers = [self._layers[k] for k in chosen]
+        corrections = {self._layers[k].name: self._costs[k].correction for k in chosen}
+        return assemble(self._graph, layers, self._scheme, corrections)
 
     def _kept(self, chosen: Sequence[int]) -> float:
         self._progress(f"trying {len(chosen)} of {len(self._layers)} layers in {self._scheme.precision}", 0, 1)
@@ -277,18 +260,13 @@ class _Search:
             return agreement(session, self._samples, self._calibration.outputs)
 
 
-def _times(first: RuntimeGraph, second: RuntimeGraph, sample: list[Array], threads: int | None) -> tuple[float, float]:
-    """Return the median time of a run of each network in ms; the runs alternate."""
-    times: list[list[float]] = [[], []]
-    with prepared(first, threads, sample) as one, prepared(second, threads, sample) as other:
-        for session in (one, other):
-            session.run(sample)
-        for _ in range(_ROUNDS):
-            for session, found in zip((one, other), times, strict=True):
-                start = time.perf_counter()
-                session.run(sample)
-                found.append(time.perf_counter() - start)
-    return float(np.median(times[0]) * 1e3), float(np.median(times[1]) * 1e3)
+def _times(
+    first: RuntimeGraph, second: RuntimeGraph, sample: Sequence[Array], threads: int | None
+) -> tuple[float, float]:
+    """Return the time of a run of each network in ms."""
+    kernels = measure_kernels((first, second), sample, threads)
+    one, other = (sum(each.time_us for each in found) / 1e3 for found in kernels)
+    return one, other
 
 
 def _candidates(layers: Sequence[QuantisableLayer], costs: Sequence[LayerCost], scheme: Scheme) -> list[int]:

@@ -87,7 +87,15 @@ ALLOWED: dict[str, set[str]] = {
         "engine.toolchain",
     },
     "engine.quantisation": VOCABULARY
-    | {"engine.cancellation", "engine.graph", "engine.layers", "engine.passes", "engine.pnnx", "engine.session"},
+    | {
+        "engine.cancellation",
+        "engine.graph",
+        "engine.layers",
+        "engine.memory.resources",
+        "engine.passes",
+        "engine.pnnx",
+        "engine.session",
+    },
     "engine.comparison": VOCABULARY | {"engine.graph", "engine.session"},
     "engine.loading": VOCABULARY
     | {"engine.bundle", "engine.graph", "engine.layers", "engine.pnnx", "engine.toolchain"},

@@ -39,6 +39,7 @@ class Measured:
     flops: int = 0
     bytes: int = 0
     spans: tuple[Span, ...] = ()
+    chunks_us: tuple[float, ...] = ()
 
     def describe(self) -> dict[str, Any]:
         """Return it as plain data, with rates where they apply."""
@@ -50,6 +51,7 @@ class Measured:
             "bytes": self.bytes,
             **rates(self.time_us, self.flops, self.bytes),
             "spans": [each.describe() for each in self.spans],
+            "chunks_us": list(self.chunks_us),
         }
 
 
@@ -70,11 +72,18 @@ def _measured(plan: Executable, clocked: Clocked, start: int) -> Iterator[Measur
         end = int(chunks[:, 2].max())
         spent, spans, before = (end - before) / 1e3, tuple(_spans(chunks, start)), end
         if segment.call is not None:
-            yield Measured(operators=(segment.call.operator,), kernel="reference", time_us=spent, spans=spans)
+            operators = (segment.call.operator,)
+            yield Measured(operators=operators, kernel="reference", time_us=spent, spans=spans, chunks_us=(spent,))
             continue
         step = plan.steps[segment.first + number]
         yield Measured(
-            operators=step.operators, kernel=step.kind, time_us=spent, flops=step.flops, bytes=step.bytes, spans=spans
+            operators=step.operators,
+            kernel=step.kind,
+            time_us=spent,
+            flops=step.flops,
+            bytes=step.bytes,
+            spans=spans,
+            chunks_us=tuple(((chunks[:, 2] - chunks[:, 1]) / 1e3).tolist()),
         )
 
 

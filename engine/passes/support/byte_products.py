@@ -9,8 +9,10 @@ import numpy as np
 from engine.errors import EngineError
 from engine.graph import RuntimeOperand, RuntimeOperator
 from engine.layers.convolution.conv import Conv
+from engine.layers.convolution.conv_transpose import ConvTranspose
 from engine.layers.onnx.products.conv import Windowed, distances
 from engine.layers.onnx.products.matmul import centred_columns
+from engine.layers.operands.spatial import spread
 from engine.passes.support.facts import Facts, input_named
 from engine.tensor import Array, DType
 
@@ -78,6 +80,16 @@ def has_kernel(op: RuntimeOperator, weights: Array, facts: Facts) -> bool:
 def has_byte_kernel(conv: Conv, weight: Array) -> bool:
     """Return whether a kernel of bytes computes a convolution."""
     return weight.ndim <= 5 and conv.padding_mode == "zeros"
+
+
+def is_in_blocks(layer: ConvTranspose, weight: Array) -> bool:
+    """Return whether every pixel becomes a square block of its own by a transposed convolution."""
+    if weight.ndim != 4 or weight.shape[2] != weight.shape[3] or weight.shape[2] == 1 or layer.groups != 1:
+        return False
+    names = "stride", "padding", "output_padding", "dilation"
+    rows = {name: spread(getattr(layer, name), 2, name, 0) for name in names}
+    is_plain = set(rows["padding"]) == set(rows["output_padding"]) == {0} and set(rows["dilation"]) == {1}
+    return is_plain and tuple(rows["stride"]) == weight.shape[2:]
 
 
 def is_depthwise(weight: Array, groups: int) -> bool:
