@@ -179,7 +179,7 @@ def _written(
     """Write the pair, the report and the version's other files to a folder, or to the store as the next version."""
     others = [path for path in (version.warmup, version.tokenizer, version.hooks) if path is not None and path.exists()]
     with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(output or scratch)
+        folder = Path(scratch if output is None else output)
         folder.mkdir(parents=True, exist_ok=True)
         result.graph.save(folder / PARAM, folder / BIN)
         (folder / QUANTISATION).write_bytes(dump_json(document))

@@ -197,7 +197,9 @@ def _export(parser: ArgumentParser) -> None:
     ):
         parser.add_argument(flag, action="append", default=[], metavar=flag[2:7].upper(), help=text)
     parser.add_argument("--name", help="name of the model in the store. Default: name of the class or file.")
-    parser.add_argument("--output", metavar="DIR", help="write the pair to this folder instead of the store")
+    parser.add_argument(
+        "--output", type=folder, metavar="DIR", help="write the pair to this folder instead of the store"
+    )
     parser.add_argument("--reference", metavar="FILE", help="also record PyTorch's values for 'pnnx-serve compare'")
     parser.add_argument(
         "--opt-level",
@@ -253,7 +255,9 @@ def _quantize(parser: ArgumentParser) -> None:
         metavar="SHARE",
         help="least share of the outputs' energy to keep, such as 99.9%% or 0.999. Default: 99.9%%.",
     )
-    parser.add_argument("--output", metavar="DIR", help="write the pair to this folder instead of the store")
+    parser.add_argument(
+        "--output", type=folder, metavar="DIR", help="write the pair to this folder instead of the store"
+    )
 
 
 def _import(parser: ArgumentParser) -> None:
@@ -535,6 +539,17 @@ def positive(text: str) -> int:
     if not (text.isdecimal() and int(text) > 0):
         raise argparse.ArgumentTypeError(f"found '{text}', expected a positive whole number")
     return int(text)
+
+
+def folder(text: str) -> str:
+    """Return a path as it is.
+
+    Raises:
+        ArgumentTypeError: the text is empty, as an unset variable of a shell is.
+    """
+    if not text:
+        raise argparse.ArgumentTypeError("found '', expected a folder")
+    return text
 
 
 def share(text: str) -> float:

@@ -65,7 +65,7 @@ def calibrate(
         raise InputError("there are no samples", expected="at least one")
     read = list(dict.fromkeys(layer.input for layer in layers))
     made = [name for name in dict.fromkeys(layer.output for layer in layers) if name not in read]
-    histograms = {name: Histogram(name) for name in read}
+    histograms = {name: Histogram(f"operand '{name}'") for name in read}
     operands: list[dict[str, Array]] = []
     recorded: list[int] = []
     outputs: list[tuple[Array, ...]] = []

@@ -33,7 +33,7 @@ class Histogram:
     bins are merged.
 
     Args:
-        where: name of the operand, for errors.
+        where: the operand, for errors.
     """
 
     def __init__(self, where: str) -> None:

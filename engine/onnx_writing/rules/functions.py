@@ -64,7 +64,8 @@ def _logical(type: str, bools: str) -> Function:
 def compare(to: Writer, type: str, a: Value, b: Value | float) -> Value:
     """Write a comparison of two values, or of a value and a number."""
     other = b if isinstance(b, Value) else number(to, b, a)
-    return to.op(type, a, other, dtype=BOOL)
+    shape = None if a.sizes is None or other.sizes is None else broadcast_shapes(a.sizes, other.sizes)
+    return to.op(type, a, other, dtype=BOOL, shape=shape)
 
 
 def where(to: Writer, condition: Value, a: Value | float, b: Value | float) -> Value:

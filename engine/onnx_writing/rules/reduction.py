@@ -228,7 +228,7 @@ def running_extreme(to: Writer, layer: scan.RunningExtreme, input: Value) -> Any
     values = prefixes(to, x, axis, low, lambda each, last: _extreme(to, each, [last], layer.is_largest, False))
     reached = compare(to, "Equal", x, values)
     if x.dtype.kind == "f":
-        reached = to.op("Or", reached, to.op("IsNaN", x, dtype=BOOL))
+        reached = to.op("Or", reached, to.op("IsNaN", x, dtype=BOOL), shape=x.sizes)
     (length,) = to.known((input.shape[axis],), "the length of the axis")
     numbers = to.constant(np.arange(length).reshape(-1, *(1,) * (input.rank - 1 - axis)), INT64)
     places = to.where(reached, numbers, to.constant(0, INT64))

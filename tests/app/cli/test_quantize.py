@@ -129,6 +129,13 @@ def test_a_share_is_a_number_between_0_and_1_or_per_cent(share: str, capsys: pyt
     assert "expected a share such as 99.9% or 0.999" in capsys.readouterr().err
 
 
+def test_an_empty_folder_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """An unset variable of a shell gives one; the files would go to a temporary folder."""
+    with pytest.raises(SystemExit):
+        main(["quantize", "linear", "--samples", "x.npy", "--output", ""])
+    assert "argument --output: found '', expected a folder" in capsys.readouterr().err
+
+
 def test_labelled_arrays_tell_the_accuracy_before_and_after(
     store: Path, int8_is_faster: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

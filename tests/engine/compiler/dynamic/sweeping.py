@@ -52,7 +52,7 @@ TRIES: Final = 80
 TOLERANCE: Final = 1e-4
 """Of the largest element of an output."""
 REFUSALS = ("no operator of the graph has a kernel", "too many axes for machine code")
-_LEFT_OUT = ("randomness", "attention-sdpa_extremes")
+_LEFT_OUT = ("randomness", "attention-sdpa_extremes", "onnx_nodes-multinomial_certain_written")
 """Samples whose answers differ from run to run, or depend on the order: a sum's last digit."""
 
 
