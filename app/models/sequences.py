@@ -152,7 +152,24 @@ class Sequences:
             finally:
                 sequence.lock.release()
         finally:
+            sequence.requests -= 1
             self._end_turn(step, sequence, is_kept=is_kept)
+
+    def turn_now(self, step: SequenceStep) -> Turn | None:
+        """Return the turn of a request that continues a sequence and need not wait, or None.
+
+        The caller runs it before it returns to the event loop, and calls ``end_now`` if it succeeds.
+        """
+        self._evict_idle()
+        sequence = None if step.is_start else self._active.get(step.key)
+        return None if sequence is None or sequence.requests else Turn(sequence.states)
+
+    def end_now(self, step: SequenceStep, turn: Turn) -> None:
+        """End a turn of ``turn_now``."""
+        sequence = self._active.get(step.key)
+        if sequence is not None:  # no other thread has closed it
+            sequence.states = turn.states
+            self._end_turn(step, sequence, is_kept=not step.is_end)
 
     def end(self, key: tuple[bytes, int | str]) -> None:
         """End a sequence if it is in progress."""
@@ -214,7 +231,6 @@ class Sequences:
 
     def _end_turn(self, step: SequenceStep, sequence: ActiveSequence, *, is_kept: bool) -> None:
         """Note the end of a request; end the sequence if no more are to come."""
-        sequence.requests -= 1
         sequence.used_s = time.monotonic()
         with self._lock:
             is_current = self._active.get(step.key) is sequence

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable
 from contextlib import suppress
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
@@ -235,12 +235,19 @@ class DataPlane:
         Raises:
             ServiceError: the request failed.
         """
-        if not request.is_light or request.sequence is not None:
+        if not request.is_light:
             return None
         with _Accounting(version) as model:
+            step, sequences = request.sequence, model.sequences
+            if step is not None and sequences is not None:
+                request = request._replace(turn=sequences.turn_now(step))
+                if request.turn is None:
+                    return None
             found: tuple[tuple[T, InferResult]] | None = version.scheduler.run_now(
                 _call(version, model, request, encode), deadline
             )
+            if found is not None and request.turn is not None and step is not None and sequences is not None:
+                sequences.end_now(step, request.turn)
         return None if found is None else _counted(version, *found[0])
 
     async def infer_version(
@@ -253,11 +260,10 @@ class DataPlane:
         """
         with _Accounting(version) as model:
             if request.sequence is None or model.sequences is None:
-                call = _call(version, model, request, encode)
-                found: tuple[T, InferResult] = await version.scheduler.run(call, deadline, request.priority)
+                found = await _run(version, model, request, encode, deadline)
             else:
                 async with model.sequences.turn(request.sequence, self.memory, deadline) as turn:
-                    found = await _continue(version, model, request._replace(turn=turn), encode, deadline)
+                    found = await _run(version, model, request._replace(turn=turn), encode, deadline)
         return _counted(version, *found)
 
     def admit(self, version: Version, deadline: float, priority: int = DEFAULT_PRIORITY) -> None:
@@ -330,20 +336,10 @@ class _Accounting:
             raise error from exc
 
 
-async def _continue(
+def _run(
     version: Version, model: Servable, request: InferRequest, encode: Callable[[Answer], T], deadline: float
-) -> tuple[T, InferResult]:
-    """Run a request of a sequence, on the event loop if that takes no time."""
-    if request.is_light:
-        found: tuple[tuple[T, InferResult]] | None = version.scheduler.run_now(
-            _call(version, model, request, encode), deadline
-        )
-        if found is not None:
-            return found[0]
-    ran: tuple[T, InferResult] = await version.scheduler.run(
-        _call(version, model, request, encode), deadline, request.priority
-    )
-    return ran
+) -> Awaitable[tuple[T, InferResult]]:
+    return version.scheduler.run(_call(version, model, request, encode), deadline, request.priority)
 
 
 def _call(version: Version, model: Servable, request: InferRequest, encode: Callable[[Answer], T]) -> Work:

@@ -191,10 +191,9 @@ class InferModelRequest:
 
     def contents_item(self, decode: Callable[[Signature], Inputs], version: Version) -> WorkItem:
         """Return the work item for contents that were received in another way than as a body, and decoded already."""
-        item = self._work_item(Message(decode=decode), bytearray(), version)
-        return item._replace(work=item.work._replace(is_light=True))
+        return self._work_item(Message(decode=decode), None, version)
 
-    def _work_item(self, message: Message, body: bytearray, version: Version | None = None) -> WorkItem:
+    def _work_item(self, message: Message, body: bytearray | None, version: Version | None = None) -> WorkItem:
         plane, head = self._plane, self._head
         merged, media_type = _MergedParameters(message, head.query, head.name), head.media_type
         if media_type != JSON:
@@ -202,7 +201,8 @@ class InferModelRequest:
             if media_type in (NPZ, NPY) and merged.outputs is None:
                 merged.outputs = True
         version = plane.store.version(merged.model, merged.version) if version is None else version
-        decode = self._hook(version, body) or message.decode
+        decode = None if body is None else self._hook(version, body)
+        decode = message.decode if decode is None else decode
         if message.is_long_text:
             decode = advised(decode, version.name)
         work = InferRequest(
@@ -216,8 +216,10 @@ class InferModelRequest:
         return WorkItem(version, work, _ENCODERS[media_type], self.deadline)
 
 
-def _is_light(body: bytearray) -> bool:
-    """Return whether decoding a body is cheap, whatever it contains."""
+def _is_light(body: bytearray | None) -> bool:
+    """Return whether decoding a body is cheap, whatever it contains, as contents without one are."""
+    if body is None:
+        return True
     first = body[0] if body else 0
     return first in _LIGHT and len(body) <= (PLAIN_BYTES if first == _NPY else LIGHT_BYTES)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Final, Protocol
@@ -9,7 +10,6 @@ from typing import Final, Protocol
 from app.codec.answers import dump_json
 from app.codec.parse import JSON
 from app.errors import InputMismatchError, InvalidRequestError, SequenceNotFoundError
-from app.http.body import INLINE_BYTES
 from app.http.model_request import WorkItem
 from app.http.routes.infer import InferHead, InferModelRequest
 from app.messages import cut
@@ -29,12 +29,15 @@ RATE: Final = "sample_rate"
 class StreamRequests(Protocol):
     """Conversion of the messages of one connection to requests, one at a time."""
 
-    async def request(self, body: bytearray, is_text: bool) -> WorkItem | None:
-        """Return the request of a message, or None if there is nothing to run yet.
+    def work_item(self, body: bytearray, is_text: bool) -> WorkItem | None:
+        """Return the request of a short message, or None if there is nothing to run yet.
 
         Raises:
             ServiceError: the message is not a request.
         """
+
+    async def work_item_in_thread(self, body: bytearray, is_text: bool) -> WorkItem | None:
+        """Return the request of a long message, as ``work_item``."""
 
     def answer(self, found: bytes) -> bytes:
         """Return the answer to the last message, given that of the request."""
@@ -54,10 +57,16 @@ class BodyRequests:
     def __init__(self, plane: DataPlane, head: InferHead) -> None:
         self._plane, self._head = plane, head
 
-    async def request(self, body: bytearray, is_text: bool) -> WorkItem:
+    def work_item(self, body: bytearray, is_text: bool) -> WorkItem:
         """Parse the body."""
-        request = InferModelRequest(self._plane, replace(self._head, content_type=JSON if is_text else ""))
-        return request.work_item(body) if request.is_short(body) else await request.work_item_in_thread(body)
+        return self._request(is_text).work_item(body)
+
+    async def work_item_in_thread(self, body: bytearray, is_text: bool) -> WorkItem:
+        """Parse the body in a thread."""
+        return await self._request(is_text).work_item_in_thread(body)
+
+    def _request(self, is_text: bool) -> InferModelRequest:
+        return InferModelRequest(self._plane, replace(self._head, content_type=JSON if is_text else ""))
 
     def answer(self, found: bytes) -> bytes:
         """Return the answer of the route."""
@@ -83,20 +92,28 @@ class PcmRequests:
         self._plane, self._head, self._version, self._inputs = plane, head, version, inputs
         self._stream: SoundStream = inputs.open_stream(rate)
 
-    async def request(self, body: bytearray, is_text: bool) -> WorkItem | None:
+    def work_item(self, body: bytearray, is_text: bool) -> WorkItem | None:
         """Return the request for the windows that end in a message."""
+        return self._item(self._checked(is_text), self._taking(body)())
+
+    async def work_item_in_thread(self, body: bytearray, is_text: bool) -> WorkItem | None:
+        """Return the request for the windows that end in a long message."""
+        request = self._checked(is_text)
+        return self._item(request, await self._plane.offload(self._taking(body), request.deadline))
+
+    def _checked(self, is_text: bool) -> InferModelRequest:
         if is_text:
             raise InvalidRequestError("a message of a stream of sound: found a text, expected samples as bytes")
         model = self._version.model
         if not isinstance(model, Model) or model.sound_inputs is not self._inputs:
             raise SequenceNotFoundError(f"model '{self._version.name}' was loaded again, expected a new connection")
-        request = InferModelRequest(self._plane, self._head)
-        take = partial(self._stream.take, body, self._plane.settings.max_sound_s)
-        is_short = len(body) <= INLINE_BYTES
-        chunk = take() if is_short else await self._plane.offload(take, request.deadline)
-        if chunk is None:
-            return None
-        return request.contents_item(partial(_inputs, chunk), self._version)
+        return InferModelRequest(self._plane, self._head)
+
+    def _taking(self, body: bytearray) -> Callable[[], Chunk | None]:
+        return partial(self._stream.take, body, self._plane.settings.max_sound_s)
+
+    def _item(self, request: InferModelRequest, chunk: Chunk | None) -> WorkItem | None:
+        return None if chunk is None else request.contents_item(partial(_inputs, chunk), self._version)
 
     def answer(self, found: bytes) -> bytes:
         """Return the answer with the time of the windows."""

@@ -11,7 +11,8 @@ import base64
 import binascii
 import logging
 import secrets
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, Final
 
@@ -21,7 +22,9 @@ from app.codec.answers import dump_json
 from app.codec.parse import JSON
 from app.errors import InternalError, InvalidRequestError, RequestTooLargeError, SequenceNotFoundError, ServiceError
 from app.http.access import AccessPolicy
+from app.http.body import INLINE_BYTES
 from app.http.middleware import Exchange
+from app.http.model_request import WorkItem
 from app.http.responses import error_response
 from app.http.routes.infer import InferHead
 from app.http.server.connection import Connection
@@ -29,6 +32,7 @@ from app.http.server.messages import Head, Request
 from app.http.server.stream_requests import RATE, BodyRequests, StreamRequests, open_pcm
 from app.memory.reservation import Reservation
 from app.metrics.collector import MetricsCollector
+from app.models.request import InferRequest
 from app.models.sequences import SequenceStep
 from app.models.statistics import Account, account
 from app.serving.dataplane import DataPlane
@@ -86,7 +90,7 @@ class WebSocketRequest(Request):
         self._metrics = metrics
         self._exchange = Exchange(head.method, head.path, head.headers)
         self._frames: Any = None
-        self._requests: StreamRequests | None = None
+        self._requests: StreamRequests  # set by the handshake
         self._id = secrets.token_bytes(16)
         self._has_begun = self._is_over = False
         # The message that is arriving, and its memory.
@@ -175,6 +179,7 @@ class WebSocketRequest(Request):
                 self._close(event.code)
             if self._is_over:
                 return
+        self._answer_next()
 
     def _take_message(self, event: Any) -> None:
         is_text = isinstance(event, events.TextMessage)
@@ -197,51 +202,87 @@ class WebSocketRequest(Request):
             return
         self._waiting.append((self._message, is_text, self._reservation))
         self._message, self._reservation = bytearray(), None
-        self._connection.hold("stream")  # one message at a time; the client's next ones stay in its socket
-        if self._task is None:
-            self._task = self._connection.run(self._answer_all())
-            self._task.add_done_callback(self._ended)
 
-    async def _answer_all(self) -> None:
-        while self._waiting and not self._is_over:
-            body, is_text, reservation = self._waiting.pop(0)
-            account.set(Account(self._exchange.id))
-            try:
-                answer = await self._answer(body, is_text, reservation)
-            except ServiceError as error:
-                self._send(error.body())
-                if isinstance(error, SequenceNotFoundError):  # the model was loaded again
-                    self._close(_RESTARTED)
-            except Exception:
-                log.exception("a message of a WebSocket failed")
-                message = f"internal error; see the server's log, request id {self._exchange.id}"
-                self._send(InternalError(message).body())
-            else:
-                self._write(events.TextMessage(data=answer.decode()))
-            finally:
-                reservation.close()
-            self._used_s = self._connection.loop.time()
-            await self._connection.flowing.wait()
+    def _answer_next(self) -> None:
+        """Answer the next message: on the event loop if no other waits and it takes no time, otherwise in a task."""
+        if not self._waiting or self._task is not None or self._is_over:
+            return
+        account.set(Account(self._exchange.id))
+        item, is_answered = None, False
+        is_short = len(self._waiting[0][0]) <= INLINE_BYTES
+        if is_short and len(self._waiting) == 1 and self._connection.flowing.is_set():
+            item, is_answered = self._try_now(*self._waiting[0])
+        if not is_answered:
+            self._connection.hold("stream")  # the client's next messages stay in its socket
+            self._task = self._connection.run(self._answer_in_threads(item))
+            self._task.add_done_callback(self._ended)
+        elif not self._is_over:
+            self._waiting.pop()[2].close()
+        account.set(None)
+
+    def _try_now(self, body: bytearray, is_text: bool, reservation: Reservation) -> tuple[WorkItem | None, bool]:
+        """Return the request of a short message, and whether it was answered."""
+        item: WorkItem | None = None
+        with self._failing(), reservation:
+            reservation.arrived()
+            item = self._requests.work_item(body, is_text)
+            answer = self._requests.empty() if item is None else self._answer_now(item)
+            if answer is None:
+                return item, False
+            self._reply(answer)
+        return item, True
+
+    async def _answer_in_threads(self, item: WorkItem | None) -> None:
+        body, is_text, reservation = self._waiting.pop(0)
+        try:
+            with self._failing(), reservation:
+                reservation.arrived()
+                if item is None:
+                    item = await self._requests.work_item_in_thread(body, is_text)
+                self._reply(self._requests.empty() if item is None else await self._answer(item))
+        finally:
+            reservation.close()
+        await self._connection.flowing.wait()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._task = None
-        self._connection.release("stream")
         if task.cancelled():
             self.lost()
+        self._answer_next()
+        if self._task is None:
+            self._connection.release("stream")
 
-    async def _answer(self, body: bytearray, is_text: bool, reservation: Reservation) -> bytes:
+    def _reply(self, answer: bytes) -> None:
+        self._write(events.TextMessage(data=answer.decode()))
+        self._used_s = self._connection.loop.time()
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        """Answer an error as JSON; the sequence goes on."""
+        try:
+            yield
+        except ServiceError as error:
+            self._send(error.body())
+            if isinstance(error, SequenceNotFoundError):  # the model was loaded again
+                self._close(_RESTARTED)
+        except Exception:
+            log.exception("a message of a WebSocket failed")
+            message = f"internal error; see the server's log, request id {self._exchange.id}"
+            self._send(InternalError(message).body())
+
+    def _answer_now(self, item: WorkItem) -> bytes | None:
+        """Return the JSON that answers a message if that takes no time, else None."""
+        reply = self._plane.answer_now(item.version, self._in_sequence(item), item.encode, item.deadline)
+        return None if reply is None else self._requests.answer(b"".join(reply.pieces))
+
+    async def _answer(self, item: WorkItem) -> bytes:
         """Return the JSON that answers a message."""
-        assert self._requests is not None  # set by the handshake
-        with reservation:
-            reservation.arrived()
-            request = await self._requests.request(body, is_text)
-            if request is None:
-                return self._requests.empty()
-            step = SequenceStep(self._id, 0, is_start=not self._has_begun, is_end=False)
-            work = request.work._replace(sequence=step)
-            reply = await self._plane.infer_version(request.version, work, request.encode, request.deadline)
+        reply = await self._plane.infer_version(item.version, self._in_sequence(item), item.encode, item.deadline)
         self._has_begun = True
         return self._requests.answer(b"".join(reply.pieces))
+
+    def _in_sequence(self, item: WorkItem) -> InferRequest:
+        return item.work._replace(sequence=SequenceStep(self._id, 0, is_start=not self._has_begun, is_end=False))
 
     # The end
 

@@ -96,7 +96,8 @@ class VadTask(SoundTask[VadConfig]):
         if found is None or found.size != max(found.shape, default=1):
             shape = "no row for each window" if found is None else f"shape {['N', *found.shape]}"
             raise ConfigError(f"output '{self._output}': found {shape}, expected (N, 1) or (N, steps)")
-        values = np.nan_to_num(found.reshape(-1).astype(np.float32))
+        values = found.reshape(-1).astype(np.float32)
+        values = values if np.isfinite(values).all() else np.nan_to_num(values)
         clip = window.clip
         middles = clip.start_s + clip.seconds / max(1, len(values)) * (np.arange(len(values)) + 0.5)
         # Padding at the end of a sound belongs to its last step.

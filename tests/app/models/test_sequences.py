@@ -107,6 +107,31 @@ def test_requests_of_one_sequence_run_in_the_order_of_arrival() -> None:
     assert asyncio.run(test()) == list(range(9))
 
 
+def test_a_turn_without_waiting_continues_a_sequence_that_runs_nothing() -> None:
+    async def test() -> None:
+        on, step = Fixture(), SequenceStep(b"", 1, is_start=False, is_end=False)
+        assert on.sequences.turn_now(step) is None
+        assert on.sequences.turn_now(step._replace(is_start=True)) is None
+        await on.run(1, "start")
+
+        async def work() -> None:
+            assert on.sequences.turn_now(step) is None
+
+        await on.run(1, work=work)
+        turn = on.sequences.turn_now(step)
+        assert turn is not None and turn.states is not None and turn.states["n"] == 2
+        assert await on.run(1) == 2  # a turn that has not ended changes nothing
+        turn.states = {"n": np.array(9)}
+        on.sequences.end_now(step, turn)
+        assert await on.run(1) == 9
+        on.sequences.end_now(step._replace(is_end=True), turn)
+        assert on.sequences.active == 0 and on.memory.used == 0
+        on.sequences.end_now(step, turn)  # the model was unloaded meanwhile
+        assert on.sequences.active == 0
+
+    asyncio.run(test())
+
+
 def test_a_request_that_fails_leaves_the_states_as_they_were() -> None:
     async def test() -> None:
         on = Fixture()
