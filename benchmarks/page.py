@@ -66,6 +66,11 @@ SECTIONS: Final[dict[str, tuple[str, str]]] = {
         "dynamic. In bf16, onnxruntime computes in float32. A ratio is the faster rival's time divided by ours, "
         "fastest runs.",
     ),
+    "bfloat16": (
+        "Networks in bfloat16",
+        'The float32 files, with `precision = "bf16"` here and OpenVINO\'s bf16, which is its default; onnxruntime '
+        "computes in float32. A ratio is the faster rival's time divided by ours, fastest runs.",
+    ),
     "block_products": (
         "Weights of 4 and 8 bits",
         "Linear layers with weights in blocks (`MatMulNBits`) and one row of input; weights come from memory. The roof "
@@ -148,6 +153,7 @@ COMMANDS: Final[dict[str, tuple[str, ...]]] = {
     "formats": ("formats --save formats",),
     "classical": ("classical_models --save classical",),
     "quantised": ("quantised_models --save quantised",),
+    "bfloat16": ("quantised_models --kinds bf16 --threads 1 2 --save bfloat16",),
     "block_products": ("block_products --save block_products",),
     "int8": ("int8_models --save int8",),
     "int8_accuracy": ("int8_accuracy --packages {raw}/wheels --save int8_accuracy",),

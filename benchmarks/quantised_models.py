@@ -1,10 +1,10 @@
 """Measure low precision beside onnxruntime and OpenVINO: the files that onnxruntime's quantiser writes, and bfloat16.
 
-    python -m benchmarks.quantised_models [--networks resnet18 ...] [--folder DIR] [--seconds 1] [--save NAME]
+    python -m benchmarks.quantised_models [--networks resnet18 ...] [--kinds bf16 ...] [--threads 1] [--save NAME]
 
 Every network is quantised statically (QDQ form, unsigned activations, one weight scale a channel), statically with the
 quantiser's default options (signed activations, one scale a weight), and dynamically. All engines run the same file in
-this process on one thread and take turns. Layers that the file leaves in float32 are computed in float32, also by
+this process and take turns. Layers that the file leaves in float32 are computed in float32, also by
 OpenVINO. In bf16, this engine and OpenVINO run the float32 file in bfloat16, and onnxruntime, which cannot, in float32.
 Needs torch, onnx, onnxruntime and openvino.
 """
@@ -17,6 +17,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
 from importlib import import_module
+from itertools import product
 from pathlib import Path
 from statistics import geometric_mean
 from typing import Any, Final
@@ -86,7 +87,7 @@ def quantised(network: Network, kind: str, folder: Path) -> Path:
     return path
 
 
-def measure(network: Network, kind: str, folder: Path, seconds: float) -> dict[str, Any]:
+def measure(network: Network, kind: str, folder: Path, seconds: float, threads: int) -> dict[str, Any]:
     """Return the fastest and the median time of every engine.
 
     Raises:
@@ -94,13 +95,13 @@ def measure(network: Network, kind: str, folder: Path, seconds: float) -> dict[s
     """
     path = quantised(network, kind, folder)
     inputs = [np.load(Files(folder / network.name).input(1))]
-    session = engine.Session(engine.load(path), threads=1, precision="bf16" if kind == "bf16" else "float32")
+    session = engine.Session(engine.load(path), threads=threads, precision="bf16" if kind == "bf16" else "float32")
     session.prepare(specs=[engine.TensorSpec(each.shape, each.dtype) for each in inputs])
     runs: dict[str, Run] = {OURS: session.run}
     failures = {}
     for name in RIVALS:
         try:
-            run = _rival(name, path, kind)
+            run = _rival(name, path, kind, threads)
             run(inputs)
             runs[name] = run
         except Exception as error:  # of whichever library
@@ -112,13 +113,14 @@ def measure(network: Network, kind: str, folder: Path, seconds: float) -> dict[s
     times = take_turns({name: partial(run, inputs) for name, run in runs.items()}, seconds, lambda *_: None)
     session.close()
     figures = {name: [found.least_s, found.median_s] for name, found in times.items()}
-    return {"network": network.name, "file": kind, "kept": kept, "failures": failures, **figures}
+    what = {"network": network.name, "file": kind, "threads": threads}
+    return {**what, "kept": kept, "failures": failures, **figures}
 
 
-def _rival(name: str, path: Path, kind: str) -> Run:
+def _rival(name: str, path: Path, kind: str, threads: int) -> Run:
     if (name, kind) == ("openvino", "bf16"):
-        return run_openvino(import_module(name), path, 1, "bf16")
-    return load(name, path, {"onnx": str(path)}, 1)[1]
+        return run_openvino(import_module(name), path, threads, "bf16")
+    return load(name, path, {"onnx": str(path)}, threads)[1]
 
 
 def kept_share(found: Sequence[Any], expected: Sequence[Any]) -> float:
@@ -130,16 +132,16 @@ def kept_share(found: Sequence[Any], expected: Sequence[Any]) -> float:
 def report(records: Sequence[dict[str, Any]]) -> str:
     """Return the table: milliseconds by fastest run, and the best rival's time divided by ours."""
     lines: list[list[str]] = []
-    ratios: dict[str, list[float]] = {}
+    ratios: dict[tuple[str, int], list[float]] = {}
     for each in records:
         rivals = [each[name][0] for name in RIVALS if name in each]
         ratio = min(rivals) / each[OURS][0]
-        ratios.setdefault(each["file"], []).append(ratio)
+        ratios.setdefault((each["file"], each["threads"]), []).append(ratio)
         times = [f"{each[name][0] * 1e3:.2f}" if name in each else "–" for name in (OURS, *RIVALS)]
-        lines.append([each["network"], each["file"], *times, f"{ratio:.2f}"])
-    for kind, found in ratios.items():
-        lines.append(["geometric mean", kind, *[""] * (1 + len(RIVALS)), f"{geometric_mean(found):.2f}"])
-    return table(["network", "quantised", *(f"{name} ms" for name in (OURS, *RIVALS)), "ratio"], lines)
+        lines.append([each["network"], each["file"], str(each["threads"]), *times, f"{ratio:.2f}"])
+    for (kind, threads), found in ratios.items():
+        lines.append(["geometric mean", kind, str(threads), *[""] * (1 + len(RIVALS)), f"{geometric_mean(found):.2f}"])
+    return table(["network", "quantised", "threads", *(f"{name} ms" for name in (OURS, *RIVALS)), "ratio"], lines)
 
 
 def main() -> int:
@@ -149,28 +151,30 @@ def main() -> int:
     )
     parser.add_argument("--networks", nargs="+", default=list(DEFAULT), choices=list(NETWORKS), metavar="NETWORK")
     parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=KINDS)
+    parser.add_argument("--threads", type=int, nargs="+", default=[1], help="threads of every engine (1)")
     parser.add_argument("--folder", type=Path, default=default_folder(), help="of exported networks (user's cache)")
     parser.add_argument("--seconds", type=float, default=1.0, help="for each engine and file (1)")
     parser.add_argument("--save", metavar="NAME", help="write benchmarks/raw/NAME.json")
     options = parser.parse_args()
     logging.disable(logging.WARNING)
     records, failures = [], []
-    for name in options.networks:
-        for kind in options.kinds:
-            try:
-                records.append(measure(NETWORKS[name], kind, options.folder, options.seconds))
-            except Exception as error:  # of whichever library
-                failures.append(f"- {name}, {kind}: {type(error).__name__}: {str(error)[:200]}")
-            print(f"{name}, {kind}: measured", file=sys.stderr, flush=True)
+    cells = [*product(options.networks, options.kinds, options.threads)]
+    for name, kind, threads in cells:
+        try:
+            records.append(measure(NETWORKS[name], kind, options.folder, options.seconds, threads))
+        except Exception as error:  # of whichever library
+            failures.append(f"- {name}, {kind}: {type(error).__name__}: {str(error)[:200]}")
+        print(f"{name}, {kind}, {threads}: measured", file=sys.stderr, flush=True)
     failures += [f"- {each['network']}, {each['file']}, {name}: {text}"
                  for each in records for name, text in each["failures"].items()]  # fmt: skip
     body = report(records) + ("\n\nNot timed:\n\n" + "\n".join(failures) if failures else "")
-    how = f"one thread, batch 1, {options.seconds:g} s for each engine and file"
-    result = Result(kind="quantised", machine=describe([OURS, *RIVALS]), how=how, body=body, records=records)
+    how = f"batch 1, {options.seconds:g} s for each engine and file"
+    section = "bfloat16" if options.kinds == ["bf16"] else "quantised"
+    result = Result(kind=section, machine=describe([OURS, *RIVALS]), how=how, body=body, records=records)
     print(result.text())
     if options.save:
         result.save(options.save)
-    return int(len(records) < len(options.networks) * len(options.kinds))
+    return int(len(records) < len(cells))
 
 
 if __name__ == "__main__":
