@@ -114,8 +114,9 @@ def _swapped_image(array: Strided) -> Strided:
     return as_image(array if array.ndim > 3 else array[None]).swapaxes(2, 3)
 
 
-# Input channels from which a convolution is worth rounding its image.
+# Input channels from which a convolution is worth rounding its image, and those with at least so many taps.
 LEAST_INPUTS = 16
+LEAST_INPUTS_OF_TAPS, MANY_TAPS = 3, 9
 
 
 def _wanted_border(op: RuntimeOperator, x: TensorSpec, y: TensorSpec) -> Border:
@@ -186,8 +187,9 @@ def _prefers_bfloat16(context: Context, parameters: ConvParameters, weight: Arra
         sizes: images, and pixels of the result.
     """
     (channels, inputs, *taps), (images, *pixels) = weight.shape, sizes
-    is_plain = parameters.groups == 1 and len(taps) <= 2 and inputs >= LEAST_INPUTS
-    if not is_plain or not prefers_bfloat16(context, inputs, channels):
+    least = LEAST_INPUTS_OF_TAPS if math.prod(taps) >= MANY_TAPS else LEAST_INPUTS
+    is_plain = parameters.groups == 1 and len(taps) <= 2 and inputs >= least
+    if not is_plain or not prefers_bfloat16(context, inputs + inputs % 2, channels):
         return False
     parameters, shape = replace(parameters, words="bfloat16"), (images, channels, *(1, *pixels)[-2:])
     return winograd_filtering(context, parameters, as_filters(weight), shape) is None

@@ -12,7 +12,7 @@ from engine.compiler.lowering.fusion import as_image
 from engine.compiler.lowering.layout import Border
 from engine.compiler.lowering.rounded_stores import Rounding
 from engine.compiler.lowering.steps import KernelStep, convert, derived
-from engine.compiler.storage import FLOAT32, View, channels_last, paired, spaced_rows
+from engine.compiler.storage import FLOAT32, Storage, View, channels_last, paired, spaced_rows
 from engine.ir.strided import Strided
 from engine.tensor import BFLOAT16, DType
 
@@ -37,12 +37,24 @@ def as_bfloat16(context: Context, rows: View) -> tuple[View, Sequence[KernelStep
 
 def image_as_bfloat16(context: Context, x: View, border: Border) -> tuple[View, Sequence[KernelStep]]:
     """Return a tensor (N, C, *S) as an image of words with a border of zeros, and the step that rounds it."""
+    steps: list[KernelStep] = []
+    if x.shape[1] % ARITHMETIC["bfloat16"].numbers:
+        x = _with_zero_channel(context, x, border, steps)
     has_room = all(mine >= wanted for mine, wanted in zip(x.border, border, strict=True))
     words, is_paired = paired(x, 1) if has_room else None, True
     if words is None:
         channels, is_paired = x.shape[1] // ARITHMETIC["bfloat16"].numbers, False
         words = channels_last((x.shape[0], channels, *x.shape[2:]), border)
-    return derived(words, as_image(words.meta)), [_rounded(context, x, words, 1, is_paired=is_paired)]
+    return derived(words, as_image(words.meta)), [*steps, _rounded(context, x, words, 1, is_paired=is_paired)]
+
+
+def _with_zero_channel(context: Context, x: View, border: Border, steps: list[KernelStep]) -> View:
+    """Return a copy of an image with a further channel of zeros, and add the step that makes it."""
+    n, channels, *sizes = x.shape
+    wide = channels_last((n, channels + 1, *sizes), border)
+    own = View(Storage(wide.storage.meta, is_zeroed=True), wide.meta, border)
+    steps.append(context.copy(x, derived(own, own.meta[:, :channels])))
+    return own
 
 
 def patches_as_bfloat16(context: Context, x: View, kernel: tuple[int, ...]) -> tuple[View, KernelStep]:

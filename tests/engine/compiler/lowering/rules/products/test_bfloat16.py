@@ -67,6 +67,9 @@ def test_unknown_precisions_are_refused() -> None:
         ((5, 3), {"padding": (2, 0), "dilation": (1, 2)}),
         ((4,), {"padding": (3,)}),
         ((5, 2), {"stride": (5, 2), "channels": 3, "sizes": (15, 8)}),
+        ((7, 7), {"stride": (2, 2), "padding": (3, 3), "channels": 3, "sizes": (30, 40)}),
+        ((3, 3), {"channels": 5, "padding": (0, 1), "sizes": (7, 6)}),
+        ((9,), {"channels": 17}),
     ],
     ids=str,
 )
