@@ -147,7 +147,11 @@ def open_pcm(plane: DataPlane, head: InferHead, version: Version, rate: str) -> 
     if not (rate.isascii() and rate.isdecimal() and len(rate) < 10 and MIN_RATE <= int(rate) <= MAX_RATE):
         raise InvalidRequestError(f"{RATE}: found '{cut(rate)}', expected {MIN_RATE} to {MAX_RATE}")
     model = version.model
-    inputs = model.sound_inputs if isinstance(model, Model) and model.hooks is None else None
+    if not isinstance(model, Model):
+        raise InputMismatchError(f"pipeline '{version.name}' takes no samples, expected messages that are sound files")
+    if model.hooks is not None and model.hooks.takes_requests:
+        raise InputMismatchError(f"model '{version.name}': its preprocess in hooks.py takes whole bodies, no samples")
+    inputs = model.sound_inputs
     if inputs is None or not inputs.takes_streams:
         found = "takes no sounds" if inputs is None else "takes sounds of any length"
         raise InputMismatchError(f"model '{version.name}' {found}, expected a network with windows (sound.window_s)")

@@ -31,7 +31,13 @@ def front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
     write_bands(store, "bands", "overlap_s = 0.5\nwindow_s = 1.0\n", frames="101")
     write_bands(store, "free")
     write_waves(store, "level", "1600", LOUDNESS, LEVEL)
-    with listening(store, keep_alive_s=5.0) as front:
+    write_waves(store, "hooked", "1600", LOUDNESS, LEVEL)
+    (store / "hooked/1/hooks.py").write_text("def postprocess(outputs): return outputs['out0'][:, 0] > 0.5")
+    write_waves(store, "bodies", "1600", LOUDNESS, LEVEL)
+    (store / "bodies/1/hooks.py").write_text("def preprocess(request): return {}")
+    (store / "steps").mkdir()
+    (store / "steps/pipeline.toml").write_text('[[step]]\nname = "speech"\nmodel = "level"\ninput = "sound"\n')
+    with listening(store, keep_alive_s=5.0, plugins=("hooks.py",)) as front:
         yield front
 
 
@@ -102,6 +108,21 @@ def test_a_wrong_message_is_answered_with_an_error_and_the_stream_goes_on(front:
         assert client.ask(bytes(3_200))["end"] == 0.1
 
 
+def test_hooks_make_the_answers_of_windows(front: Front) -> None:
+    with opened(front, "hooked", f"?sample_rate={RATE}") as client:
+        levels = np.repeat([0.1, 0.9, 0.2], 1_600)
+        assert client.ask(pcm(levels[:1_000]))["predictions"] is None
+        answer = client.ask(pcm(levels[1_000:]))
+        assert answer["predictions"] == [False, True, False] and (answer["start"], answer["end"]) == (0.0, 0.3)
+
+
+def test_a_pipeline_takes_sound_files(front: Front) -> None:
+    with opened(front, "steps") as client:
+        for _ in range(2):
+            found = client.ask(wav(np.frombuffer(pcm(SOUND), np.int16), RATE))
+            assert len(found["predictions"]["speech"]["spans"]) == 2
+
+
 @pytest.mark.parametrize(
     ("name", "query", "expected"),
     [
@@ -109,6 +130,8 @@ def test_a_wrong_message_is_answered_with_an_error_and_the_stream_goes_on(front:
         ("level", "?sample_rate=x", "sample_rate: found 'x', expected 1000 to 384000"),
         ("level", "?sample_rate=%D9%A1%D9%A1%D9%A1%D9%A1", "expected 1000 to 384000"),
         ("free", "?sample_rate=16000", "expected a network with windows (sound.window_s)"),
+        ("bodies", "?sample_rate=16000", "its preprocess in hooks.py takes whole bodies, no samples"),
+        ("steps", "?sample_rate=16000", "pipeline 'steps' takes no samples, expected messages that are sound files"),
         ("level", "?sample_rates=16000", "unknown query parameter 'sample_rates'"),
     ],
 )
