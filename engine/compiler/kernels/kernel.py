@@ -21,6 +21,7 @@ from engine.compiler.kernels.expr import Expr, Operand
 from engine.compiler.kernels.numbers import FLOAT, size_of
 from engine.compiler.kernels.windows import WindowAxis
 from engine.ir.dims import Dim, is_symbolic, largest, smallest
+from engine.ir.ratios import Ratio
 from engine.tensor import Array
 
 K = TypeVar("K", bound="Kernel")
@@ -210,7 +211,7 @@ def specialised(kernel: K) -> K:
 
 def _numbers(value: Any) -> Any:
     """Return a value with symbolic sizes replaced by numbers; the value itself if it has none."""
-    if isinstance(value, Dim):
+    if isinstance(value, Dim | Ratio):
         return value.specialise()
     if isinstance(value, tuple | list):
         items = [_numbers(each) for each in value]

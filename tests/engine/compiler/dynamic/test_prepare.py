@@ -208,3 +208,19 @@ def test_a_program_for_one_shape_is_refused_like_the_reference_refuses_it() -> N
     assert builder.executable([TensorSpec((4, 2), F32)]).steps
     with pytest.raises(ShapeError, match="dimension 0 cannot be halved: found 3, expected an even size"):
         builder.executable([TensorSpec((3, 2), F32)])
+
+
+def test_code_that_contains_a_size_as_a_float_serves_this_size_only() -> None:
+    """Positions divided by their number: the code for 38 positions is in the cache of the process."""
+    graph = built(
+        INPUT,
+        op("pnnx.Expression", "length", "0", "2", expr="size(@0,1)"),
+        op("torch.arange", "positions", "2", "3", labels=("end",), dtype=None),
+        op("pnnx.Expression", "wave", "0 3", "1", expr="add(@0,sin(div(@1,torch.float(size(@0,1)))))"),
+        OUTPUT,
+        _0=(None, None),
+    )
+    session = engine.Session(graph, backend="compiled", cache=None, threads=1)
+    for rows, length in ((45, 38), (47, 129)):
+        (found,) = session.run([np.zeros((rows, length), np.float32)])
+        np.testing.assert_allclose(found[-1], np.sin(np.arange(length) / length), rtol=1e-6)
