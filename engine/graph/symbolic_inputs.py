@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from engine.graph.port import Port
-from engine.ir.dims import NO_GUARDS, Guards, ShapeEnv, is_symbolic
+from engine.ir.dims import ShapeEnv, is_symbolic
+from engine.ir.guards import NO_GUARDS, Guards
 from engine.tensor import Dim, TensorSpec, dtype_name, named_dtype
 
 

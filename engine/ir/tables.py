@@ -12,7 +12,8 @@ from typing import Any, Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.ir.dims import LEAST_OPEN, Monomial, ShapeEnv, Terms, terms_of
+from engine.ir.dims import LEAST_OPEN, ShapeEnv, terms_of
+from engine.ir.polynomials import Monomial, Terms
 
 _MOST: Final = 1 << 62
 

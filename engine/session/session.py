@@ -299,7 +299,8 @@ class Session:
         Args:
             inputs: of the run; only their shapes count.
             state: state of the run. Code for any length of it serves all lengths.
-            exact: whether the code must be compiled for these shapes, or may be valid for other shapes as well.
+            exact: whether the code must be compiled for these shapes, or may be valid for other shapes as well. In the
+                latter case, its numbers for these shapes are computed and kept.
 
         Raises:
             InputError: the inputs do not fit the graph.

@@ -12,7 +12,9 @@ from engine.compiler.runtime.memory import aligned_bytes
 from engine.compiler.storage import ALIGNMENT
 from engine.errors import ParameterError
 from engine.graph.symbolic_inputs import SizesOf
-from engine.ir.dims import Atom, ShapeEnv, Terms
+from engine.ir.atoms import Atom
+from engine.ir.dims import ShapeEnv
+from engine.ir.polynomials import Terms
 from engine.ir.tables import Table
 from engine.tensor import Array
 

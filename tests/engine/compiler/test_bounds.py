@@ -33,7 +33,7 @@ def guarded_bytes(count):
 
 
 memory.allocate = guarded_bytes
-memory._rounded = int
+memory._GROWTH = 1
 for module in (generation, weights):
     module.allocate = module.aligned_bytes = guarded_bytes
 random = np.random.default_rng(0)

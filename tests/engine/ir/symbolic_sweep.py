@@ -16,7 +16,8 @@ import engine
 from engine.errors import EngineError
 from engine.graph.port import Port
 from engine.graph.symbolic_inputs import SizesOf, symbolic_specs
-from engine.ir.dims import Dim, ShapeEnv, Terms
+from engine.ir.dims import Dim, ShapeEnv
+from engine.ir.polynomials import Terms
 from engine.ir.ratios import Ratio
 from engine.ir.tables import Table
 from engine.limits import RoomError

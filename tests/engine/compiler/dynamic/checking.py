@@ -87,7 +87,7 @@ def _guard_memory(patch: pytest.MonkeyPatch) -> None:
         return guarded_array(np.zeros(max(1, -(-count // 4)), np.float32)).view(np.uint8)[:count]
 
     patch.setattr(memory, "allocate", guarded_bytes)
-    patch.setattr(memory, "_rounded", int)
+    patch.setattr(memory, "_GROWTH", 1)
     for module in (generation, weights):
         for name in ("allocate", "aligned_bytes"):
             if hasattr(module, name):

@@ -147,7 +147,7 @@ def _place_memory_between_guard_pages() -> None:
     give = memory.Arenas.give
     runs = iter(range(sys.maxsize))
     memory.allocate = lambda size: guarded_bytes(size, at_end=True)
-    memory._rounded = int  # type: ignore[assignment]
+    memory._GROWTH = 1  # type: ignore[misc]
 
     def give_or_drop(arenas: memory.Arenas, arena: memory.Arena) -> None:
         if next(runs) % 2:

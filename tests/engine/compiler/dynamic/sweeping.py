@@ -33,7 +33,8 @@ from engine.graph import execute
 from engine.graph.port import Port
 from engine.graph.running.reference import as_outputs
 from engine.graph.symbolic_inputs import symbolic_specs
-from engine.ir.dims import Dim, ShapeEnv, Terms
+from engine.ir.dims import Dim, ShapeEnv
+from engine.ir.polynomials import Terms
 from engine.options import Options
 from engine.tensor import Array, TensorSpec
 from tests.corpus_score import DEFAULT, load_compare
