@@ -36,7 +36,7 @@ MAX_VALUES: Final = 1 << 19
 MAX_LISTS: Final = 1 << 17
 MAX_STRINGS: Final = 1 << 18
 MAX_ESCAPES: Final = 1 << 18
-BINARY: Final = "send tensors as .npy to /infer or in binary to /v2, and pictures as files"
+BINARY: Final = "send tensors as .npy to /infer or in binary to /v2, pictures as files, and texts in several requests"
 
 # Bytes in CPython on 64 bits: a value with its references from a list and two arrays; a list; an object; a string, most
 # likely a key.

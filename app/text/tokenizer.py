@@ -27,8 +27,12 @@ _CHARACTER_BYTES: Final = 500
 _CHUNK: Final = 100_000
 # Most characters of a word for WordPiece, which takes time by their square; longer ones are unknown. Usual: 100.
 _MAX_WORD: Final = 1_000
-# Most characters that a normaliser may write for one.
+# Most characters of a token of a Unigram model, which looks for all tokens at each character.
+_MAX_PIECE: Final = 256
+# Most characters that a normaliser or pre-tokeniser may write for one.
 _MAX_GROWTH: Final = 100
+# Bytes of one character, each of which ByteLevel writes as a character.
+_MAX_BYTES: Final = 4
 
 
 class Tokenizer:
@@ -75,18 +79,23 @@ class Tokenizer:
         Raises:
             ConfigError: the message names the key.
         """
-        longest = getattr(self._tokenizer.model, "max_input_chars_per_word", 0)
-        if longest > _MAX_WORD:
-            raise ConfigError(
-                f"{TOKENIZER}: model.max_input_chars_per_word: found {longest:,}, expected at most {_MAX_WORD:,}"
-            )
-        normaliser = self._tokenizer.normalizer
-        growth = 1 if normaliser is None else _growth(orjson.loads(normaliser.__getstate__()))
-        if growth > _MAX_GROWTH:
-            raise ConfigError(
-                f"{TOKENIZER}: normalizer: found replacements of {growth:,} characters for one, expected at most"
-                f" {_MAX_GROWTH}"
-            )
+        model = self._tokenizer.model
+        is_unigram = type(model).__name__ == "Unigram"
+        longest = max(map(len, self._tokenizer.get_vocab(with_added_tokens=False)), default=0) if is_unigram else 0
+        for key, found, limit in (
+            ("model.max_input_chars_per_word", getattr(model, "max_input_chars_per_word", 0), _MAX_WORD),
+            (
+                "model.continuing_subword_prefix, characters",
+                _characters(model, "continuing_subword_prefix"),
+                _MAX_GROWTH,
+            ),
+            ("model.end_of_word_suffix, characters", _characters(model, "end_of_word_suffix"), _MAX_GROWTH),
+            ("model.vocab, characters of a token", longest, _MAX_PIECE),
+            ("normalizer, characters for one", _growth_of(self._tokenizer.normalizer), _MAX_GROWTH),
+            ("pre_tokenizer, characters for one", _growth_of(self._tokenizer.pre_tokenizer), _MAX_GROWTH),
+        ):
+            if found > limit:
+                raise ConfigError(f"{TOKENIZER}: {key}: found {found:,}, expected at most {limit:,}")
 
     def token(self, index: int) -> str:
         """Return the token of an id, or an empty string."""
@@ -166,11 +175,21 @@ class Tokenizer:
         return Encoding(text, kept, [0] * len(kept), [(0, 0)] * len(kept), none, none, len(kept) < len(ids))
 
 
-def _growth(normaliser: Mapping[str, Any]) -> int:
-    """Return the most characters that a normaliser writes for one."""
-    if normaliser.get("type") == "Sequence":
-        return math.prod(map(_growth, normaliser["normalizers"]))
-    return max(len(normaliser["content"]), 1) if normaliser.get("type") == "Replace" else 1
+def _characters(model: Any, name: str) -> int:
+    return len(getattr(model, name, None) or "")
+
+
+def _growth_of(step: Any) -> int:
+    return 1 if step is None else _growth(orjson.loads(step.__getstate__()))
+
+
+def _growth(step: Mapping[str, Any]) -> int:
+    """Return the most characters that a normaliser or pre-tokeniser writes for one."""
+    if step["type"] == "Sequence":
+        return math.prod(map(_growth, step.get("normalizers") or step.get("pretokenizers") or ()))
+    if step["type"] == "ByteLevel":
+        return _MAX_BYTES
+    return max(len(step.get({"Replace": "content", "Prepend": "prepend"}.get(step["type"], ""), "")), 1)
 
 
 def _has_surrogate(text: str | tuple[str, str]) -> bool:

@@ -71,6 +71,7 @@ def _store(folder: Path, model: Path, precision: str) -> Path:
     version.mkdir(parents=True)
     for name in ("model.onnx", "tokenizer.json"):
         shutil.copyfile(model / name, version / name)
+    precision = "float32" if precision == "int8" else precision  # the file's own products are integers
     config = f'task = "embedding"\nprecision = "{precision}"\n[text]\nmax_tokens = {LONGEST}\n'
     (version.parent / "config.toml").write_text(config)
     return folder

@@ -220,6 +220,15 @@ def test_texts_are_sent_and_their_similarity_and_spans_are_shown(browser: Browse
         there.one(".made h2", "3 × 16 values")
         assert len(there.all(".made .bars li")) == 2
         there.one(".code pre", '"A cat sits on the mat."')
+        found = httpx.post(f"{url}/tokenize", json={"model": "embedding", "inputs": "A cat sits on the mat."}).json()[0]
+        shown = [each.text.split("\n") for each in there.all(".tokens ol:first-of-type li")]
+        expected = [
+            [each["text"], str(each["id"]), *([] if each["special"] else [f"{each['start']}–{each['stop']}"])]
+            for each in found
+        ]
+        assert len(there.all(".tokens ol")) == 3 and shown == expected
+        there.fits(1280)
+        assert there.unfit() == []
         there.go("try/token-classification")
         there.click(".given .primary")
         there.one(".made .marked mark")

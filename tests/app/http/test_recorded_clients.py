@@ -1,13 +1,12 @@
 """Requests of LangChain, llama-index and huggingface_hub, recorded from them, byte by byte.
 
-WITH_CLIENTS=1 runs the clients themselves, if they are installed; see tests/data/text/record_clients.py.
+The clients themselves run too, if they are installed; see tests/data/text/record_clients.py.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -55,7 +54,6 @@ def test_the_route_of_no_name_classifies_too(tmp_path_factory: pytest.TempPathFa
     assert [each["label"] for each in found] == [each["label"] for each in ANSWERS["text-classification"][0]]
 
 
-@pytest.mark.skipif(not os.environ.get("WITH_CLIENTS"), reason="WITH_CLIENTS=1 runs the clients")
 def test_the_clients_themselves_read_the_answers(tmp_path_factory: pytest.TempPathFactory) -> None:
     pytest.importorskip("langchain_openai")
     from tests.data.text.record_clients import clients

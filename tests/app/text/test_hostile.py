@@ -33,7 +33,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
 @pytest.mark.parametrize(
     ("body", "status", "message"),
     [
-        (lambda: {"input": "a" * 2**24}, 413, "too many bytes"),
+        (lambda: {"input": "a" * 2**24}, 413, "and texts in several requests"),
         (lambda: {"input": "a" * 200_001}, 413, "found 200,001 characters, expected at most 200,000"),
         (lambda: {"input": ["a"] * 100_000}, 413, "found 100,000 texts, expected at most 4,096"),
         (lambda: {"input": [[1] * 1_000_000]}, 413, "too many values"),
@@ -84,14 +84,37 @@ WORDS = {"[UNK]": 0, "a": 1, "##a": 2}
         ),
         (
             content(models.WordLevel(WORDS, unk_token="[UNK]"), normalizers.Replace("a", "b" * 10**5)),
-            "normalizer: found replacements of 100,000 characters for one, expected at most 100",
+            "normalizer, characters for one: found 100,000, expected at most 100",
         ),
         (
             content(
                 models.WordLevel(WORDS, unk_token="[UNK]"),
                 normalizers.Sequence([normalizers.Replace("a", "a" * 11), normalizers.Replace("a", "a" * 11)]),
             ),
-            "found replacements of 121 characters",
+            "characters for one: found 121",
+        ),
+        (
+            content(models.WordLevel(WORDS, unk_token="[UNK]"), normalizers.Prepend("b" * 10**6)),
+            "normalizer, characters for one: found 1,000,000",
+        ),
+        (
+            content(
+                models.WordLevel(WORDS, unk_token="[UNK]"),
+                split=splits.Sequence([splits.ByteLevel() for _ in range(9)]),
+            ),
+            "pre_tokenizer, characters for one: found 262,144",
+        ),
+        (
+            content(models.BPE({"a": 0}, [], continuing_subword_prefix="#" * 10**6)),
+            "model.continuing_subword_prefix, characters: found 1,000,000",
+        ),
+        (
+            content(models.BPE({"a": 0}, [], end_of_word_suffix="#" * 10**6)),
+            "model.end_of_word_suffix, characters: found 1,000,000",
+        ),
+        (
+            content(models.Unigram([("<unk>", 0.0), ("a" * 10**5, -1.0)], unk_id=0)),
+            "model.vocab, characters of a token: found 100,000, expected at most 256",
         ),
         (b"", "cannot be read"),
         (b"[" * 100_000, "cannot be read"),
@@ -120,6 +143,7 @@ def test_a_file_of_500_megabytes_is_refused_unread(tmp_path: Path) -> None:
     [
         content(models.BPE({"a": 0, "aa": 1, "aaaa": 2}, [("a", "a"), ("aa", "aa")])),
         content(models.Unigram([("<unk>", 0.0), ("a", -1.0), ("aa", -1.5)], unk_id=0)),
+        content(models.Unigram([("<unk>", 0.0), *(("a" * length, -1.5) for length in range(1, 256))], unk_id=0)),
         content(models.WordPiece(WORDS, unk_token="[UNK]", max_input_chars_per_word=1000)),
         content(models.WordPiece(WORDS, unk_token="[UNK]"), split=splits.Split(tokenizers.Regex(""), "isolated")),
     ],

@@ -13,6 +13,7 @@ import { Live } from "../parts/sound-result.js";
 import { TensorInput } from "../parts/tensor-input.js";
 import { TextInput } from "../parts/text-input.js";
 import { Timing } from "../parts/timing.js";
+import { Tokens } from "../parts/tokens.js";
 
 const at = (model, rest = "") => `models/${encodeURIComponent(model)}${rest}`;
 
@@ -98,6 +99,7 @@ export function TryView({ route, live }) {
           : !answer?.error && html`<p class="empty">${answer?.isBusy ? "Running…" : "The result is shown here."}</p>`}`}
       </section>
     </div>
+    ${answer?.found && answer.request.text && html`<${Tokens} model=${model} texts=${answer.request.text} />`}
     ${answer?.request && !heard && html`<${Code} model=${model} request=${answer.request} isTensor=${about.task === "tensor"} />`}
     ${answer?.found && !heard && !about.steps && html`<${Compare} model=${model} version=${answer.found.version} models=${live.moments.at(-1)?.models ?? []} request=${answer.request} />`}
     ${answer?.found && !heard && !about.steps && !answer.request.text && html`<${Activations} model=${model} request=${answer.request} operand=${route.query.operand} />`}
