@@ -96,7 +96,7 @@ class Model:
         self.labels = labels = labels if labels is not None else graph.labels or None
         self._most_bytes = budget_bytes(settings.max_bytes_in_flight, settings.workers)
         self.session = open_session(graph, settings, min(config.threads or threads, threads), config.precision)
-        self._is_quantised = any(op.type in _QUANTISING for op in graph.operators)
+        self._is_quantised = any(op.type in _QUANTISING or op.params.get("rounds") for op in graph.operators)
         self.batcher = Batcher(self.session, config.batching)
         self.inline_policy = InlinePolicy()
         task = find_task(config.task)

@@ -28,16 +28,17 @@ def assemble(
     """
     by_name = {layer.name: layer for layer in layers}
     operators: list[Operator] = []
-    done: dict[str, str] = {}
+    done: dict[tuple[str, bool], str] = {}
     for op in graph.source.operators:
         layer = by_name.get(op.name)
         if layer is None:
             operators.append(op)
             continue
-        if layer.input not in done:
-            done[layer.input], reading = scheme.read(layer, layer.input + ROUNDED, layer.input)
+        place = layer.input, layer.rounds_input
+        if place not in done:
+            done[place], reading = scheme.read(layer, layer.input + ROUNDED, layer.input)
             operators.extend(reading)
-        given = layer.name, done[layer.input], layer.output, corrections[layer.name]
+        given = layer.name, done[place], layer.output, corrections[layer.name]
         operators.extend(scheme.compute(layer, *given))
     quantised = RuntimeGraph.from_source(with_fields(graph.source, operators=operators), graph.name)
     quantised.build()

@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 
 from engine.quantisation.histogram import LEVELS
-from engine.quantisation.layers import LARGEST, QuantisableLayer
+from engine.quantisation.layers import LARGEST, QuantisableLayer, QuantisableProduct
 from engine.tensor import Array
 
 RANGED: Final = 16
@@ -39,9 +39,10 @@ def equalising_factors(layers: Sequence[QuantisableLayer], runs: Iterable[Mappin
         layers: layers that may be quantised.
         runs: values of their operands in some runs.
     """
+    products = [layer for layer in layers if isinstance(layer, QuantisableProduct)]
     ranges = {
-        name: ChannelRanges([layer for layer in layers if layer.input == name])
-        for name in dict.fromkeys(layer.input for layer in layers)
+        name: ChannelRanges([layer for layer in products if layer.input == name])
+        for name in dict.fromkeys(layer.input for layer in products)
     }
     for values in runs:
         for name, each in ranges.items():
@@ -57,7 +58,7 @@ class ChannelRanges:
         layers: the layers that read the operand.
     """
 
-    def __init__(self, layers: Sequence[QuantisableLayer]) -> None:
+    def __init__(self, layers: Sequence[QuantisableProduct]) -> None:
         self._layers = layers
         self._low, self._high, self._squares = np.zeros((3, 1))
 
@@ -92,7 +93,7 @@ class ChannelRanges:
         return np.array([_expected_error(layer, factors, step, self._squares) for layer in self._layers])
 
 
-def _expected_error(layer: QuantisableLayer, factors: Array, step: float, squares: Array) -> float:
+def _expected_error(layer: QuantisableProduct, factors: Array, step: float, squares: Array) -> float:
     """Return the expected squared error of rounding a layer's input in steps, and its weights to signed bytes."""
     groups = layer.groups
     weight = layer.weight.reshape(groups, -1, layer.weight.shape[1], math.prod(layer.weight.shape[2:]))

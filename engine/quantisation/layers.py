@@ -1,11 +1,12 @@
-"""Layers that can be computed with int8: convolutions and linear layers with stored weights."""
+"""Layers that can be computed with int8: convolutions, linear layers and recurrent networks with stored weights."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from dataclasses import replace as with_fields
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 
@@ -14,9 +15,10 @@ from engine.layers.convolution.conv import Conv
 from engine.layers.convolution.conv_transpose import ConvTranspose
 from engine.layers.linear.linear import Linear
 from engine.layers.linear.matmul import Matmul
+from engine.layers.recurrent.recurrent import Recurrent
 from engine.passes.support.byte_products import has_byte_kernel, is_in_blocks
 from engine.passes.support.facts import Facts
-from engine.passes.support.rewriting import tensor
+from engine.passes.support.rewriting import stored, tensor
 from engine.pnnx import Operator, Parameter
 from engine.quantisation.histogram import Affine
 from engine.tensor import Array
@@ -25,24 +27,59 @@ LARGEST: Final = 127
 """Largest magnitude of a signed byte that is used: weights are symmetric, so that their zero point is 0."""
 
 _FLOAT32: Final = np.dtype(np.float32)
+# Beginnings of the names of a recurrent network's weights that become int8.
+_MULTIPLIED: Final = ("weight_ih", "weight_hh")
 _LABELS: Final = ("input", "weight", "bias")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class QuantisableLayer:
-    """Convolution or linear layer with stored weights.
+class QuantisableLayer(ABC):
+    """Layer with stored weights.
 
     Args:
         name: of its operator.
         input, output: operands that it reads and makes.
+
+    Attributes:
+        rounds_input: whether with int8 it rounds its float32 input itself.
+    """
+
+    rounds_input: ClassVar[bool] = False
+    name: str
+    input: str
+    output: str
+
+    @property
+    def channel_axis(self) -> int:
+        """Axis of the channels of inputs and outputs, counted from the last."""
+        return -1
+
+    @property
+    @abstractmethod
+    def saved_bytes(self) -> int:
+        """Bytes by which its weights become smaller with int8."""
+
+    @abstractmethod
+    def in_int8(self, prefix: str, input: str, output: str, correction: Array | None = None) -> Iterator[Operator]:
+        """Yield operators that compute the layer with quantised weights from its input, rounded if it does not do so.
+
+        Args:
+            prefix: beginning of all names that are new, and the name of the operator that makes the output.
+            input, output: operands that it reads and makes.
+            correction: added to the bias, one number an output channel.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class QuantisableProduct(QuantisableLayer):
+    """Convolution or linear layer.
+
+    Args:
         weight: output channels first, float32.
         bias: one number an output channel, float32; None without one.
         convolution: the convolution, also a transposed one; None for a linear layer.
     """
 
-    name: str
-    input: str
-    output: str
     weight: Array
     bias: Array | None
     convolution: Conv | ConvTranspose | None
@@ -59,23 +96,19 @@ class QuantisableLayer:
 
     @property
     def channel_axis(self) -> int:
-        """Axis of the channels of inputs and outputs, counted from the last."""
         return -1 - self.spatial_rank
 
-    def multiplied(self, factors: Array) -> QuantisableLayer:
+    @property
+    def saved_bytes(self) -> int:
+        return self.weight.nbytes - self.weight.size - 4 * len(self.weight)
+
+    def multiplied(self, factors: Array) -> QuantisableProduct:
         """Return the layer with the weights of each input channel multiplied by a factor."""
         grouped = self.weight.reshape(self.groups, -1, *self.weight.shape[1:])
         scaled = grouped * factors.reshape(self.groups, 1, -1, *[1] * self.spatial_rank)
         return with_fields(self, weight=scaled.reshape(self.weight.shape))
 
     def in_int8(self, prefix: str, input: str, output: str, correction: Array | None = None) -> Iterator[Operator]:
-        """Yield operators that compute the layer with quantised weights from an operand that was dequantised.
-
-        Args:
-            prefix: beginning of all names that are new, and the name of the operator that makes the output.
-            input, output: operands that it reads and makes.
-            correction: added to the bias, one number an output channel.
-        """
         bias = self.bias if correction is None else (0 if self.bias is None else self.bias) + correction
         weight, scales = per_channel(self.weight)
         axis = 0
@@ -96,6 +129,35 @@ class QuantisableLayer:
             product = f"{prefix}/product"
             yield Operator("torch.matmul", product, inputs[:2], (product,))
             yield Operator("pnnx.Expression", prefix, (product, inputs[2]), (output,), {"expr": "add(@0,@1)"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class QuantisableNetwork(QuantisableLayer):
+    """LSTM, GRU or plain recurrent network that begins with zeros. With int8 it rounds each row that it multiplies.
+
+    Args:
+        operator: of the graph.
+        weights: by name.
+    """
+
+    rounds_input: ClassVar[bool] = True
+    operator: RuntimeOperator
+    weights: Mapping[str, Array]
+
+    @property
+    def saved_bytes(self) -> int:
+        found = [each for name, each in self.weights.items() if name.startswith(_MULTIPLIED)]
+        return sum(each.nbytes - each.size - 4 * len(each) for each in found)
+
+    def in_int8(self, prefix: str, input: str, output: str, correction: Array | None = None) -> Iterator[Operator]:
+        weights, op, is_own = dict(self.weights), self.operator, prefix == self.name
+        for name, each in self.weights.items():
+            if name.startswith(_MULTIPLIED):
+                weights[name], weights[name.replace("weight", "scale")] = per_channel(each)
+        others = [each.name if is_own else f"{prefix}/{k}" for k, each in enumerate(op.outputs[1:])]
+        attributes = {name: stored(each) for name, each in weights.items()}
+        kind, params = f"nn.{type(op.definition).__name__}", {**op.params, "rounds": "each"}
+        yield Operator(kind, prefix, (input,), (output, *others), params, attributes)
 
 
 def find_layers(graph: RuntimeGraph) -> list[QuantisableLayer]:
@@ -136,6 +198,8 @@ def _convolution(conv: Conv | ConvTranspose, name: str, inputs: tuple[str, ...],
 
 def _quantisable(op: RuntimeOperator, facts: Facts) -> QuantisableLayer | None:
     layer = op.definition
+    if isinstance(layer, Recurrent):
+        return _network(op, layer, facts)
     if type(layer) not in (Conv, ConvTranspose, Linear, Matmul) or not op.inputs or not op.outputs:
         return None
     weight = facts.argument(op, "other" if isinstance(layer, Matmul) else "weight")
@@ -155,7 +219,7 @@ def _quantisable(op: RuntimeOperator, facts: Facts) -> QuantisableLayer | None:
         return None
     if isinstance(layer, Matmul | ConvTranspose):
         weight = weight.swapaxes(0, 1)
-    return QuantisableLayer(
+    return QuantisableProduct(
         name=op.name,
         input=op.inputs[0].name,
         output=op.outputs[0].name,
@@ -163,6 +227,24 @@ def _quantisable(op: RuntimeOperator, facts: Facts) -> QuantisableLayer | None:
         bias=None if bias is None else np.array(bias, np.float32),
         convolution=layer if isinstance(layer, Conv | ConvTranspose) else None,
     )
+
+
+def _network(op: RuntimeOperator, layer: Recurrent, facts: Facts) -> QuantisableNetwork | None:
+    assert op.layer is not None
+    found = {
+        name: each.constant if each.index is None else facts.value(op.inputs[each.index])
+        for name, each in op.layer.keywords.items()
+    }
+    weights = {name: each for name, each in found.items() if isinstance(each, np.ndarray) and each.dtype == _FLOAT32}
+    states = [facts.argument(op, f"initial_{name}") for name in layer.state_names]
+    is_begun = any(each is not None and not (isinstance(each, np.ndarray) and not each.any()) for each in states)
+    given = facts.spec(op.inputs[0])
+    if is_begun or facts.argument(op, "lengths") is not None or len(weights) < len(found):
+        return None
+    if given is None or given.dtype != _FLOAT32 or given.shape is None:
+        return None
+    names = op.inputs[0].name, op.outputs[0].name
+    return QuantisableNetwork(name=op.name, input=names[0], output=names[1], operator=op, weights=weights)
 
 
 def _is_float32(value: object) -> bool:

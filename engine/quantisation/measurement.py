@@ -70,7 +70,7 @@ def measure_layers(
     for index, layer in enumerate(layers):
         expected = [each[layer.output] for each in calibration.operands]
         errors = [each[index] - right for each, right in zip(results, expected, strict=True)]
-        noise, correction = _error(layer, errors, expected, corrects=scheme.corrects)
+        noise, correction = _error(layer, errors, expected, corrects=scheme.corrects and not layer.rounds_input)
         found.append((noise, correction, _corrected(layer, errors, correction)))
     corrections = {layer.name: each[1] for layer, each in zip(layers, found, strict=True)}
     kernels = measure_kernels((graph, assemble(graph, layers, scheme, corrections)), sample, threads)
@@ -81,18 +81,18 @@ def measure_layers(
     ]
 
 
-def _side_by_side(layers: Sequence[QuantisableLayer], shapes: Mapping[str, Array], scheme: Scheme) -> RuntimeGraph:
+def _side_by_side(layers: Sequence[QuantisableLayer], operands: Mapping[str, Array], scheme: Scheme) -> RuntimeGraph:
     """Return a graph of all layers in fewer bits, each with an input and an output of its own."""
     built: list[Operator] = []
     annotations: dict[str, TensorSpec] = {}
     for index, layer in enumerate(layers):
-        x = shapes[layer.input]
+        x, y = (operands[name] for name in (layer.input, layer.output))
         built.append(Operator("pnnx.Input", f"{index}/in", (), (f"{index}/x",)))
         read, operators = scheme.read(layer, f"{index}/rounded", f"{index}/x")
         built.extend(operators)
         built.extend(scheme.compute(layer, f"{index}", read, f"{index}/y"))
         built.append(Operator("pnnx.Output", f"{index}/out", (f"{index}/y",), ()))
-        annotations[f"{index}/x"] = TensorSpec(x.shape, x.dtype)
+        annotations |= {f"{index}/{end}": TensorSpec(each.shape, each.dtype) for end, each in (("x", x), ("y", y))}
     graph = RuntimeGraph.from_source(Graph(built, annotations), "layers")
     graph.build()
     return graph
@@ -102,10 +102,8 @@ def _error(
     layer: QuantisableLayer, errors: Sequence[Array], expected: Sequence[Array], *, corrects: bool
 ) -> tuple[float, Array]:
     """Return the relative energy of the error, and the mean error of each output channel that is corrected."""
-    differences = np.concatenate(
-        [np.moveaxis(each.astype(np.float64), _channels(layer), 0).reshape(len(layer.weight), -1) for each in errors],
-        axis=1,
-    )
+    moved = [np.moveaxis(each.astype(np.float64), layer.channel_axis, 0) for each in errors]
+    differences = np.concatenate([each.reshape(len(each), -1) for each in moved], axis=1)
     means = -differences.mean(1) * corrects
     energy = sum(float(np.square(each.astype(np.float64)).sum()) for each in expected)
     noise = float(np.square(differences + means[:, None]).sum())
@@ -115,10 +113,5 @@ def _error(
 def _corrected(layer: QuantisableLayer, errors: Sequence[Array], correction: Array) -> tuple[Array, ...]:
     """Return the errors that remain when the correction is added to each output channel."""
     shape = [1] * errors[0].ndim
-    shape[_channels(layer)] = len(correction)
+    shape[layer.channel_axis] = len(correction)
     return tuple(each + correction.reshape(shape) for each in errors)
-
-
-def _channels(layer: QuantisableLayer) -> int:
-    """Return the axis of a layer's output channels."""
-    return 1 if layer.convolution is not None else -1

@@ -12,7 +12,7 @@ from engine.layers.linear.block_linear import packed_codes
 from engine.passes.support.rewriting import tensor
 from engine.pnnx import Operator
 from engine.quantisation.histogram import Affine
-from engine.quantisation.layers import QuantisableLayer, quantise_operators
+from engine.quantisation.layers import QuantisableLayer, QuantisableProduct, quantise_operators
 from engine.tensor import Array
 
 # Bytes that a layer must save if it is not faster.
@@ -76,6 +76,8 @@ class Int8:
     corrects = True
 
     def read(self, layer: QuantisableLayer, prefix: str, input: str) -> tuple[str, Sequence[Operator]]:
+        if layer.rounds_input:
+            return input, ()
         operators: list[Operator] = []
         if layer.input in self.factors:
             inverse, equalised = f"{prefix}/inverse", f"{prefix}/equalised"
@@ -89,12 +91,12 @@ class Int8:
     def compute(
         self, layer: QuantisableLayer, prefix: str, input: str, output: str, correction: Array | None = None
     ) -> Iterator[Operator]:
-        factors = self.factors.get(layer.input)
-        scaled = layer if factors is None else layer.multiplied(factors)
-        return scaled.in_int8(prefix, input, output, correction)
+        if isinstance(layer, QuantisableProduct) and layer.input in self.factors:
+            layer = layer.multiplied(self.factors[layer.input])
+        return layer.in_int8(prefix, input, output, correction)
 
     def saved_bytes(self, layer: QuantisableLayer) -> int:
-        return layer.weight.nbytes - layer.weight.size - 4 * len(layer.weight)
+        return layer.saved_bytes
 
     def is_worth(self, layer: QuantisableLayer, *, is_faster: bool) -> bool:
         return is_faster
@@ -127,8 +129,8 @@ class BlockWeights:
     ) -> Iterator[Operator]:
         found = self._rounded(layer)
         stored = {"weight": found.codes, "scales": found.scales}
-        if layer.bias is not None:
-            stored["bias"] = layer.bias
+        if (bias := _product(layer).bias) is not None:
+            stored["bias"] = bias
         for name, values in stored.items():
             yield tensor(f"{prefix}/{name}", values)
         yield Operator(
@@ -142,7 +144,7 @@ class BlockWeights:
 
     def saved_bytes(self, layer: QuantisableLayer) -> int:
         found = self._rounded(layer)
-        return layer.weight.nbytes - found.codes.nbytes - found.scales.nbytes
+        return _product(layer).weight.nbytes - found.codes.nbytes - found.scales.nbytes
 
     def is_worth(self, layer: QuantisableLayer, *, is_faster: bool) -> bool:
         return is_faster or self.saved_bytes(layer) >= _LEAST_SAVED
@@ -153,8 +155,13 @@ class BlockWeights:
 
     def _rounded(self, layer: QuantisableLayer) -> RoundedWeights:
         if layer.name not in self._done:
-            self._done[layer.name] = round_in_blocks(layer.weight, self._bits, self._block_size)
+            self._done[layer.name] = round_in_blocks(_product(layer).weight, self._bits, self._block_size)
         return self._done[layer.name]
+
+
+def _product(layer: QuantisableLayer) -> QuantisableProduct:
+    assert isinstance(layer, QuantisableProduct)
+    return layer
 
 
 class RoundedWeights(NamedTuple):

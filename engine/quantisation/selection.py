@@ -14,7 +14,7 @@ from engine.graph import RuntimeGraph
 from engine.passes.optimiser import PASSES, optimise
 from engine.quantisation.assembly import assemble
 from engine.quantisation.calibration import Calibration, agreement, before_softmax, calibrate, prepared
-from engine.quantisation.layers import QuantisableLayer, find_layers
+from engine.quantisation.layers import QuantisableLayer, QuantisableProduct, find_layers
 from engine.quantisation.measurement import LayerCost, measure_layers
 from engine.quantisation.schemes import BlockWeights, Int8, Scheme
 from engine.quantisation.sensitivity import output_losses
@@ -128,9 +128,9 @@ def quantise(
 ) -> QuantisedModel:
     """Quantise the layers of a network that become faster, as many as the budget allows.
 
-    Every convolution and linear layer is run in float32 and quantised, on values that the samples make. Layers that
-    gain at least 5 % are candidates. If all candidates together lose more than the budget, those with the largest error
-    for the time they save stay in float32.
+    Every convolution, linear layer and recurrent network is run in float32 and quantised, on values that the samples
+    make. Layers that gain at least 5 % are candidates. If all candidates together lose more than the budget, those with
+    the largest error for the time they save stay in float32.
 
     With ``int4-weights`` and ``int8-weights`` only the weights of linear layers are quantised: in blocks of 32 and 128
     with a scale each. Layers whose weights become at least a megabyte smaller are candidates, too. Samples may be left
@@ -153,13 +153,13 @@ def quantise(
         raise ParameterError("keep is out of range", found=keep, expected="0 to 1")
     if precision not in PRECISIONS:
         raise ParameterError("unknown precision", found=precision, expected=", ".join(PRECISIONS))
-    if any(op.type in _QUANTISED for op in graph.operators):
+    if any(op.type in _QUANTISED or op.params.get("rounds") for op in graph.operators):
         raise GraphError("the model is quantised already", where=graph.name, expected="a model with float32 layers")
     folded, _ = optimise(graph, off=PASSES.keys() - _FOLDING)
     blocks = _BLOCKS.get(precision)
-    layers = [layer for layer in find_layers(folded) if blocks is None or layer.convolution is None]
+    layers = [layer for layer in find_layers(folded) if blocks is None or _is_linear(layer)]
     if not layers:
-        expected = "a convolution or a linear layer" if blocks is None else "a linear layer"
+        expected = "a convolution, a linear or a recurrent layer" if blocks is None else "a linear layer"
         raise GraphError("no layer can be quantised", where=graph.name, expected=expected)
     is_made_up = blocks is not None and not len(samples)
     given = [_made_up(folded)] if is_made_up else samples
@@ -190,6 +190,10 @@ def quantise(
         int8_ms=int8_ms,
         samples=len(samples),
     )
+
+
+def _is_linear(layer: QuantisableLayer) -> bool:
+    return isinstance(layer, QuantisableProduct) and layer.convolution is None
 
 
 def _made_up(graph: RuntimeGraph) -> list[Array]:

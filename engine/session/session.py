@@ -46,9 +46,9 @@ class Session:
             background when they come again.
         threads: cores one run may use; None for all this process may use.
         winograd: ``auto``, or ``off`` for convolutions that are summed directly: slower, and closer to the reference.
-        precision: ``float32``. With ``bf16`` or ``auto``, linear layers, convolutions and attention round factors to
-            bfloat16 and sum in float32, where that is faster and the processor has instructions for it (AVX512-BF16);
-            elsewhere they compute in float32. Subnormal factors count as 0.
+        precision: ``float32``. With ``bf16`` or ``auto``, linear layers, convolutions, recurrent networks and attention
+            round factors to bfloat16 and sum in float32, where that is faster and the processor has instructions for it
+            (AVX512-BF16); elsewhere they compute in float32. Subnormal factors count as 0.
         passes_off: names of the graph optimisations to leave out; see docs/passes.md.
         cache: folder of the program cache, shared with later processes. ``auto`` is ``pnnx-serve`` in the user's
             folder for caches; with None every process compiles anew.

@@ -135,14 +135,14 @@ class Context:
         """Return an argument of the context's dtype whose value is known now."""
         return self._known(self.argument(index))
 
-    def weights(self) -> dict[str, Array]:
-        """Return all keyword arguments of the context's dtype, whose values are known now."""
-        return {name: self._known(self._value(source)) for name, source in self.bound.keywords.items()}
+    def weights(self, further: Sequence[DType] = ()) -> dict[str, Array]:
+        """Return all keyword arguments of the context's dtype, or of further ones, whose values are known now."""
+        return {name: self._known(self._value(source), further) for name, source in self.bound.keywords.items()}
 
-    def _known(self, value: View | object) -> Array:
+    def _known(self, value: View | object, further: Sequence[DType] = ()) -> Array:
         if not isinstance(value, np.ndarray):
             raise NotLoweredError("its weights are not constant")
-        if value.dtype != self.dtype:
+        if value.dtype not in (self.dtype, *further):
             raise NotLoweredError(f"its weights are {value.dtype.name}")
         return value
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from engine.tensor import Array
 Activation: TypeAlias = Callable[[Array], Array]
 Step = Callable[..., Sequence[Array]]
 """Function of a cell, the input of one step and the states before it; returns the states after it."""
+
+Rounds: TypeAlias = Literal["", "each", "all"]
+"""Rows that are rounded to bytes of their range: none, each of its own range, all of one range."""
 
 
 def _sigmoid(x: Array) -> Array:
@@ -67,6 +70,7 @@ class Cell:
         peepholes: (3*H,), what the gates i, f and o of an LSTM take of c; None for nothing.
         activations: of the gates, of the new value, and of an LSTM's c.
         clip: bound of the activations' inputs, None for none.
+        rounds: as in ``Recurrent``, of the state before it is multiplied.
     """
 
     input_weight: Array
@@ -77,6 +81,7 @@ class Cell:
     peepholes: Array | None = None
     activations: Sequence[Activation]
     clip: float | None = None
+    rounds: Rounds = ""
 
     def of_input(self, x: Array) -> Array:
         """Compute x @ W.T + b of all gates."""
@@ -84,7 +89,7 @@ class Cell:
 
     def of_state(self, h: Array) -> Array:
         """Compute h @ U.T + b of all gates."""
-        return _product(h, self.hidden_weight, self.hidden_bias)
+        return _product(rounded(h, self.rounds), self.hidden_weight, self.hidden_bias)
 
     def act(self, index: int, x: Array) -> Array:
         """Compute an activation."""
@@ -117,14 +122,13 @@ def reversed_steps(x: Array, lengths: Array) -> Array:
     return np.asarray(np.take_along_axis(x, source.reshape(*source.shape, *(1,) * (x.ndim - 2)), axis=0))
 
 
-def lstm_step(cell: Cell, x: Array, h: Array, c: Array, *, couples_gates: bool, rounds: bool) -> Sequence[Array]:
+def lstm_step(cell: Cell, x: Array, h: Array, c: Array, *, couples_gates: bool) -> Sequence[Array]:
     """Compute i, f, g, o = x @ W.T + h @ U.T + b; c = sigmoid(f) * c + sigmoid(i) * tanh(g); h = sigmoid(o) * tanh(c).
 
     Args:
         couples_gates: use 1 - sigmoid(i) for sigmoid(f).
-        rounds: round h to bytes first.
     """
-    i, f, g, o = _gates(cell.of_input(x) + cell.of_state(rounded(h) if rounds else h), 4)
+    i, f, g, o = _gates(cell.of_input(x) + cell.of_state(h), 4)
     p, q, r = (0, 0, 0) if cell.peepholes is None else np.split(cell.peepholes, 3)
     i = cell.act(0, i + p * c)
     f = 1 - i if couples_gates else cell.act(0, f + q * c)
@@ -151,10 +155,14 @@ def rnn_step(cell: Cell, x: Array, h: Array) -> Sequence[Array]:
     return [cell.act(0, cell.of_input(x) + cell.of_state(h))]
 
 
-def rounded(x: Array) -> Array:
-    """Round to 255 steps over the range of the extremes and zero, halves to even."""
-    low, high = np.minimum(x.min(initial=0), 0), np.maximum(x.max(initial=0), 0)
-    scale = (high - low) / x.dtype.type(255) or x.dtype.type(1)
+def rounded(x: Array, rounds: Rounds) -> Array:
+    """Round to 255 steps over the range of the extremes and zero, halves to even: that of each row, or of all."""
+    if not rounds or not x.size:
+        return x
+    axis = -1 if rounds == "each" else None
+    low = np.minimum(x.min(axis, keepdims=True), 0)
+    scale = (np.maximum(x.max(axis, keepdims=True), 0) - low) / x.dtype.type(255)
+    scale = np.where(scale == 0, x.dtype.type(1), scale)
     zero = np.clip(np.rint(-low / scale), 0, 255)
     return np.asarray((np.clip(np.rint(x / scale) + zero, 0, 255) - zero) * scale)
 

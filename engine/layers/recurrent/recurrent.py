@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from itertools import permutations
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
@@ -23,12 +23,14 @@ from engine.layers.operands.precision import working_dtype
 from engine.layers.recurrent.cells import (
     Activation,
     Cell,
+    Rounds,
     Step,
     activation,
     gru_step,
     lstm_step,
     reversed_steps,
     rnn_step,
+    rounded,
     scan,
 )
 from engine.promotion import cast, float_dtype
@@ -52,6 +54,9 @@ class Recurrent(Layer):
         activations, activation_alpha, activation_beta: names and coefficients of each activation, direction by
             direction, or once for all (ONNX).
         clip: bound of the activations' inputs (ONNX).
+        rounds: input and h are rounded to bytes of their range before they are multiplied: ``each`` row, which is a
+            step of a sequence, or ``all`` rows of a step, and the whole input, together (onnxruntime).
+    Weights may be integers; those of weight_ih_* and weight_hh_* are multiplied by scale_ih_* and scale_hh_*, (rows,).
     Raises:
         ShapeError: when operands do not fit, or the sequence is empty.
         ParameterError: when an attribute is missing or does not fit.
@@ -76,6 +81,7 @@ class Recurrent(Layer):
     activation_alpha: tuple[float, ...] = ()
     activation_beta: tuple[float, ...] = ()
     clip: float | None = None
+    rounds: Rounds = ""
     annotations: Annotations = NO_ANNOTATIONS
 
     def __post_init__(self) -> None:
@@ -88,6 +94,8 @@ class Recurrent(Layer):
         if len(self.annotations.outputs) > 1 + len(self.state_names):
             found = len(self.annotations.outputs)
             raise ParameterError("too many outputs", found=found, expected=f"at most {1 + len(self.state_names)}")
+        if self.rounds not in get_args(Rounds):
+            raise ParameterError("unknown rounding", found=self.rounds, expected="each or all")
         _ = self._activations
 
     def infer(self, input: TensorSpec, *others: TensorSpec | None, **weights: TensorSpec) -> Any:
@@ -118,6 +126,10 @@ class Recurrent(Layer):
         ]
         ends = np.full(x.shape[1], len(x)) if lengths is None else _checked(lengths, len(x))
         wide = {name: cast(array, working) for name, array in weights.items()}
+        for name in weights:
+            if name.startswith("scale"):
+                scaled = name.replace("scale", "weight")
+                wide[scaled] = wide[scaled] * wide[name][:, None]
         with np.errstate(all="ignore"):
             output, final = self._stack(x, initial, ends, wide)
         if input.ndim == 2:
@@ -134,11 +146,11 @@ class Recurrent(Layer):
         """Run all layers: return the last one's output (T, B, D * P) and all final states (layers * D, B, width)."""
         final = []
         for layer in range(self.num_layers):
-            outputs = []
+            rows, outputs = rounded(x, self.rounds), []
             for direction, suffix in enumerate(self.suffixes):
                 index = layer * len(self.suffixes) + direction
                 cell = self._cell(weights, f"l{layer}{suffix}", direction)
-                steps = reversed_steps(x, lengths) if self.backward[direction] else x
+                steps = reversed_steps(rows, lengths) if self.backward[direction] else rows
                 output, last = scan(self._step, cell, steps, [state[index] for state in states], lengths)
                 outputs.append(reversed_steps(output, lengths) if self.backward[direction] else output)
                 final.append(last)
@@ -160,6 +172,7 @@ class Recurrent(Layer):
             peepholes=weights.get(f"weight_peephole_{end}"),
             activations=self._activations[direction],
             clip=self.clip,
+            rounds=self.rounds,
         )
 
     @cached_property
@@ -248,8 +261,9 @@ class Recurrent(Layer):
     def _optional(self) -> dict[str, Shape]:
         """The shape of every attribute that may be left out, by name."""
         ends = [f"l{layer}{suffix}" for layer in range(self.num_layers) for suffix in self.suffixes]
+        found = {f"scale_{part}_{end}": (self.gates * self.hidden_size,) for end in ends for part in ("ih", "hh")}
         is_lstm = "c" in self.state_names
-        return {f"weight_peephole_{end}": (3 * self.hidden_size,) for end in ends} if is_lstm else {}
+        return {**found, **({f"weight_peephole_{end}": (3 * self.hidden_size,) for end in ends} if is_lstm else {})}
 
     def _check_weights(self, shapes: Mapping[str, Shape]) -> None:
         for name in (shapes.keys() - self._optional.keys()) ^ self._expected.keys():
@@ -290,7 +304,6 @@ class LSTM(Recurrent):
 
     Parameters:
         couples_gates: f is 1 - i (ONNX).
-        rounds: h is rounded to bytes of the range of all rows before it is multiplied (onnxruntime).
     """
 
     gates = 4
@@ -298,7 +311,6 @@ class LSTM(Recurrent):
     usual = ("sigmoid", "tanh", "tanh")
 
     couples_gates: bool = False
-    rounds: bool = False
 
     def forward(
         self,
@@ -312,7 +324,7 @@ class LSTM(Recurrent):
 
     @property
     def _step(self) -> Step:
-        return partial(lstm_step, couples_gates=self.couples_gates, rounds=self.rounds)
+        return partial(lstm_step, couples_gates=self.couples_gates)
 
 
 @register("nn.GRU", ignored=("dropout",))

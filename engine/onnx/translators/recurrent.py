@@ -43,7 +43,7 @@ def network(node: Node, kind: str, given: Mapping[str, Value], options: Mapping[
 
     Args:
         kind: LSTM, GRU or RNN.
-        given: operands by name: x, w, r, and b, lengths, h, c, p where there are some.
+        given: operands by name: x, w, r, and b, lengths, h, c, p, and scales of w and r where there are some.
         options: parameters that only this kind has.
     """
     direction, is_batch_first = node.text("direction", "forward"), node.number("layout", 0)
@@ -147,8 +147,9 @@ def _weights(node: Node, kind: str, given: Mapping[str, Value], count: int, unit
     order = np.arange(len(_ORDERS[kind]) * units).reshape(-1, units)[list(_ORDERS[kind])].reshape(-1)
     found = {}
     for d, suffix in enumerate(("", "_reverse")[:count]):
-        for name, label in (("w", "weight_ih"), ("r", "weight_hh")):
-            found[f"{label}_l0{suffix}"] = _rows(node, given[name], d, order)
+        for name, label in (("w", "weight_ih"), ("r", "weight_hh"), ("w_scale", "scale_ih"), ("r_scale", "scale_hh")):
+            if name in given:
+                found[f"{label}_l0{suffix}"] = _rows(node, given[name], d, order)
         if "b" in given:
             for k, label in enumerate(("bias_ih", "bias_hh")):
                 found[f"{label}_l0{suffix}"] = _rows(node, given["b"], d, order + k * len(order))

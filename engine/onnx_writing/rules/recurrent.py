@@ -32,8 +32,6 @@ def lstm(
 ) -> Any:
     if layer.proj_size:
         to.refuse("ONNX has no LSTM with a projection", "train the network without proj_size")
-    if layer.rounds:
-        to.refuse("an LSTM that rounds its state is of one runtime only")
     options = {"input_forget": 1 if layer.couples_gates else None}
     return _network(to, "LSTM", layer, input, [initial_h, initial_c], lengths, weights, options)
 
@@ -132,8 +130,17 @@ def _weights(
 ) -> list[Value | None]:
     """Return W, R, B and P of a layer: (D, rows, columns), rows in ONNX's order of gates."""
 
+    def own(name: str, end: str, order: Sequence[int]) -> Value:
+        weight, scale = weights[f"{name}_{end}"], weights.get(f"{name.replace('weight', 'scale')}_{end}")
+        if scale is None or scale is weight:
+            return _ordered(to, to.cast(weight, dtype), order)
+        to.require(20 if weight.dtype == np.int8 else 21)
+        pair = [_ordered(to, each, order) for each in (weight, scale)]
+        codes, scale = (each if each.constant is None else to.constant(each.constant) for each in pair)
+        return to.cast(to.op("DequantizeLinear", codes, scale, dtype=scale.dtype, shape=codes.sizes, axis=0), dtype)
+
     def stacked(name: str, order: Sequence[int]) -> Value:
-        rows = [_ordered(to, to.cast(weights[f"{name}_l{index}{each}"], dtype), order) for each in layer.suffixes]
+        rows = [own(name, f"l{index}{each}", order) for each in layer.suffixes]
         if all(each.constant is not None for each in rows):
             return to.builder.constant(np.stack([each.constant for each in rows if each.constant is not None]),
                                        f"{to.builder.scope}.{name}_l{index}")  # fmt: skip

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 
 from engine.compiler.codegen.ir import Function, Index, Module, Value, constant, vector
 from engine.compiler.kernels.channels import Panel, starts_of, width_of
+from engine.compiler.kernels.products.arithmetic import MultiplyAdd
 from engine.compiler.kernels.recurrent.cells import GATES, CellKind, gru, lstm, plain
 from engine.compiler.kernels.recurrent.hoisted_projection import Hoisting, Job
+from engine.compiler.kernels.recurrent.rounding import Rounding
 
 # Elements of the state multiplied per iteration.
 UNROLL = 4
@@ -29,11 +31,13 @@ class BlockCode:
         cell: None for a projection: the product alone.
         rows: of the batch.
         panel: vectors (lanes, units) of units.
-        taps: elements of the state that are multiplied.
+        taps: elements, or words, of the state that are multiplied.
         splits: independent partial sums of each sum.
         source, target: distance of rows of the input projection and of the output sequence.
-        pitch: distance of rows of the states.
+        pitch, multiplied: distance of rows of the states, and of what is multiplied.
         writes: whether a sequence is written.
+        multiply_add: emits sums plus products.
+        rounding: of the state that is multiplied; None for floats.
         hoisted: blocking of the input projection, of which one job is done meanwhile; ``ring`` is its step distance.
     """
 
@@ -46,7 +50,10 @@ class BlockCode:
     source: int
     target: int
     pitch: int
+    multiplied: int
     writes: bool
+    multiply_add: MultiplyAdd = Function.fma
+    rounding: Rounding | None = None
     hoisted: Hoisting | None = None
     ring: int = 0
 
@@ -59,6 +66,16 @@ class BlockCode:
     def width(self) -> int:
         """Floats of a gate."""
         return width_of(self.panel)
+
+    @property
+    def is_integer(self) -> bool:
+        """Return whether sums are integers."""
+        return self.rounding is not None and self.rounding.is_integer
+
+    @property
+    def head(self) -> int:
+        """Floats before a panel's weights: bias of a GRU's last gate; of integers, sums and scales of each column."""
+        return self.width * ((self.cell == "gru") + 2 * self.gates * self.is_integer)
 
 
 def emit_block(module: Module, code: BlockCode) -> str:
@@ -99,12 +116,12 @@ class _BlockWriter:
 
     def emit(self) -> None:
         """Write the initial sums, the products and the activations."""
-        code, f = self.code, self.f
-        head = code.width if code.cell == "gru" else 0
-        begun = [self._begin(row) for row in range(code.rows)]
-        totals = self._products(f.at(self.weights, head), begun)
-        count = len(code.panel)
+        code, count = self.code, len(self.code.panel)
+        first = [constant(0, vector(lanes, "i32")) for lanes, _ in code.panel] * code.gates
+        begun = [first if code.is_integer else self._begin(row) for row in range(code.rows)]
+        totals = self._products(self.f.at(self.weights, code.head), begun)
         for row, sums in enumerate(totals):
+            sums = self._scaled(row, sums) if code.is_integer else sums
             for k in range(count):
                 self._finish(row, k, sums[k::count])
 
@@ -120,10 +137,27 @@ class _BlockWriter:
                 sums.append(constant(0.0, kind) if code.cell is None else f.load(kind, f.at(base, first)))
         return sums
 
+    def _scaled(self, row: int, sums: list[Value]) -> list[Value]:
+        """Return integer sums, less the zero point times those of the weights, as floats, added to the initial sums."""
+        code, f, result = self.code, self.f, self._begin(row)
+        assert code.rounding is not None
+        head = f.at(self.state, row * code.multiplied - code.rounding.head)
+        scale, zero = (f.load("float", f.at(head, k)) for k in (0, 1))
+        columns = f.at(self.weights, code.head - 2 * code.gates * code.width)
+        for k, total in enumerate(sums):
+            (lanes, _), at = code.panel[k % len(code.panel)], k // len(code.panel) * code.width
+            at += starts_of(code.panel)[k % len(code.panel)]
+            whole = f.splat(f.convert("fptosi", zero, "i32"), lanes)
+            excess = f.binary("mul", whole, f.load(total.type, f.at(columns, at)))
+            number = f.convert("sitofp", f.binary("sub", total, excess), vector(lanes))
+            factor = f.fmul(f.splat(scale, lanes), f.load(vector(lanes), f.at(columns, at + code.gates * code.width)))
+            result[k] = f.fma(number, factor, result[k])
+        return result
+
     def _products(self, weights: Value, begun: Totals) -> Totals:
         """Add weights times state to the sums, from the first element on or, if ``backward`` is set, in reverse."""
         code, f = self.code, self.f
-        zeros = [[constant(0.0, each.type) for each in sums] for sums in begun]
+        zeros = [[constant(0 if code.is_integer else 0.0, each.type) for each in sums] for sums in begun]
         parts = [begun, *[zeros] * (code.splits - 1)]
         floats = code.gates * code.width
         first, step = f.mul(self.backward, code.taps - 1), f.sub(1, f.mul(self.backward, 2))
@@ -172,13 +206,13 @@ class _BlockWriter:
     def _multiply(self, state: Value, weights: Value, totals: Totals) -> Totals:
         """Add one element of every row's state times its weights."""
         code, f = self.code, self.f
-        values = [f.load("float", f.at(state, row * code.pitch)) for row in range(code.rows)]
+        values = [f.load("float", f.at(state, row * code.multiplied)) for row in range(code.rows)]
         result: Totals = [[] for _ in totals]
         for gate in range(code.gates):
             for (lanes, _), first in zip(code.panel, starts_of(code.panel), strict=True):
                 weight = f.load(vector(lanes), f.at(weights, gate * code.width + first))
                 for value, sums, into in zip(values, totals, result, strict=True):
-                    into.append(f.fma(f.splat(value, lanes), weight, sums[len(into)]))
+                    into.append(code.multiply_add(f, f.splat(value, lanes), weight, sums[len(into)]))
         return result
 
     def _finish(self, row: int, k: int, gates: list[Value]) -> None:
@@ -201,7 +235,8 @@ class _BlockWriter:
             f.store_lanes(h, f.at(self.target, row * code.target + first), real)
 
     def _sum(self, a: Totals, b: Totals) -> Totals:
-        return [[self.f.fadd(x, y) for x, y in zip(*rows, strict=True)] for rows in zip(a, b, strict=True)]
+        how = "add" if self.code.is_integer else "fadd"
+        return [[self.f.binary(how, x, y) for x, y in zip(*rows, strict=True)] for rows in zip(a, b, strict=True)]
 
     def _like(self, parts: Sequence[Totals], values: Sequence[Value]) -> list[Totals]:
         """Restore the nesting of values that ``_flat`` flattened."""

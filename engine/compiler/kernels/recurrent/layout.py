@@ -15,6 +15,7 @@ from engine.compiler.kernels.kernel import Kernel, derived
 from engine.compiler.kernels.recurrent.blocking import Blocking
 from engine.compiler.kernels.recurrent.cells import GATES, CellKind
 from engine.compiler.kernels.recurrent.hoisted_projection import Hoisting
+from engine.compiler.kernels.recurrent.rounding import Rounding
 from engine.ir.dims import hint
 from engine.tensor import Array
 
@@ -82,13 +83,15 @@ class CellWeights:
     """Weights of one direction, gates in the order of the cell.
 
     Args:
-        hidden: (gates * units, taps).
+        hidden: (gates * units, taps); integers if the state is rounded to integers.
+        scales: of those integers, (gates * units,).
         bias: of a GRU's last gate, (units,).
         projection: (projected, units).
         input, input_bias: (gates * units, width) and (gates * units,), if the kernel computes the input projection.
     """
 
     hidden: Array
+    scales: Array | None = None
     bias: Array | None = None
     projection: Array | None = None
     input: Array | None = None
@@ -107,7 +110,7 @@ class Layout(Kernel):
         sequence: strides of h at every step; None if it is not needed.
         initial, final: strides of h, and of c for an LSTM; None if not needed.
         hoisted: blocking of the input projection if the kernel computes it.
-        rounds: round h to bytes before it is multiplied; needs a chunk of all rows and units in whole vectors.
+        rounding: of h before it is multiplied; None for floats.
         waits: wait for the steps of the layer below, which runs in parallel.
         publishes: publish the number of finished steps for the layer above.
         groups: parts of a step, of one direction, that threads share; 0 if a chunk computes complete steps.
@@ -124,7 +127,7 @@ class Layout(Kernel):
     blocking: Blocking
     projected: int = 0
     hoisted: Hoisting | None = None
-    rounds: bool = False
+    rounding: Rounding | None = None
     waits: bool = False
     publishes: bool = False
     groups: int = 0
@@ -159,6 +162,11 @@ class Layout(Kernel):
         """Columns of h: terms of a gate's sum."""
         return self.projected or self.units
 
+    @property
+    def terms(self) -> int:
+        """Products summed for a gate: columns of h, or words of its rounded columns."""
+        return self.taps if self.rounding is None else self.rounding.count
+
     @cached_property
     def panels(self) -> tuple[Panel, ...]:
         """Vectors of every panel of units."""
@@ -172,8 +180,9 @@ class Layout(Kernel):
 
     @property
     def panel_floats(self) -> int:
-        """Packed floats of a panel: for a GRU the bias of its last gate, then weights."""
-        return width_of(self.panels[0]) * (self.gates * self.taps + (self.cell == "gru"))
+        """Packed floats of a panel: for a GRU the bias of its last gate, of integers sums and scales, then weights."""
+        sums = 0 if self.rounding is None or not self.rounding.is_integer else 2
+        return width_of(self.panels[0]) * (self.gates * (self.terms + sums) + (self.cell == "gru"))
 
     @property
     def projection_floats(self) -> int:
@@ -204,9 +213,20 @@ class Layout(Kernel):
         return -(-size // line) * line
 
     @property
-    def scratch_shape(self) -> tuple[int, int, int, int]:
-        """Shape of scratch memory: h twice, c of an LSTM, h before its projection; each for all directions and rows."""
-        return 2 + (self.cell == "lstm") + bool(self.projected), self.directions, self.batch, self.pitch
+    def parts(self) -> int:
+        """Parts of scratch memory for all directions and rows: h twice, c of an LSTM, h before its projection."""
+        return 2 + (self.cell == "lstm") + bool(self.projected)
+
+    @property
+    def state_floats(self) -> int:
+        """Floats of these parts."""
+        return self.parts * self.directions * self.batch * self.pitch
+
+    @property
+    def scratch_floats(self) -> int:
+        """Floats of scratch memory: the states, and rounded h of each direction or group."""
+        copies = 0 if self.rounding is None else max(self.groups, self.directions) * self.rounding.pitch
+        return self.state_floats + copies * self.batch
 
     @cached_property
     def tiles(self) -> tuple[int, ...]:
@@ -217,7 +237,7 @@ class Layout(Kernel):
     @cached_property
     def block(self) -> int:
         """Tiles of a chunk: about ``chunk_flops`` of work, and at most ``wanted_chunks`` chunks."""
-        if self.groups:
+        if self.groups or (self.rounding is not None and self.rounding.of_all):
             return len(self.tiles)
         tile_flops = hint(self.flops) / (self.directions * len(self.tiles))
         least = max(1, min(len(self.tiles), round(self.host.chunk_flops / max(1.0, tile_flops))))
@@ -241,17 +261,24 @@ class Layout(Kernel):
     @property
     def packing(self) -> object:
         """Key of everything that the order of packed weights depends on."""
-        return self.cell, self.panels, self.projection_panels, self.hoisted, self.units, self.projected, self.host.lanes
+        sizes = self.units, self.projected, self.host.lanes
+        return self.cell, self.panels, self.projection_panels, self.hoisted, self.rounding, *sizes
 
     def pack(self, weights: Sequence[CellWeights]) -> Array:
         """Return the weights of every direction in the order the code reads them."""
         packed = []
         for each in weights:
-            heads = None
+            rows = gate_rows(self.panels, self.gates, self.units)
+            hidden, heads = each.hidden, [np.zeros(0, np.float32)] * len(rows)
             if self.cell == "gru":
-                bias = np.zeros(self.units, each.hidden.dtype) if each.bias is None else each.bias
-                heads = [spread(bias, rows) for rows in gate_rows(self.panels, 1, self.units)]
-            packed.append(packed_panels(each.hidden, gate_rows(self.panels, self.gates, self.units), heads))
+                bias = np.zeros(self.units, np.float32) if each.bias is None else each.bias
+                heads = [spread(bias, own) for own in gate_rows(self.panels, 1, self.units)]
+            if each.scales is not None:
+                columns = np.stack([hidden.sum(1, dtype=np.int32).view(np.float32), each.scales], 1)
+                heads = [np.append(head, spread(columns, own).T) for head, own in zip(heads, rows, strict=True)]
+            if self.rounding is not None:
+                hidden = self.rounding.arithmetic.words_of(hidden)
+            packed.append(packed_panels(hidden, rows, heads))
             if each.projection is not None:
                 rows = gate_rows(self.projection_panels, 1, self.projected)
                 packed.append(packed_panels(each.projection, rows))

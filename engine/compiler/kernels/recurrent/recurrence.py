@@ -21,6 +21,7 @@ from typing import Self
 from engine.compiler.codegen.ir import Module, Sizes, Value, as_value
 from engine.compiler.kernels.channels import Panel
 from engine.compiler.kernels.kernel import Kernel, start
+from engine.compiler.kernels.products.arithmetic import ARITHMETIC
 from engine.compiler.kernels.recurrent.block import BlockCode, emit_block
 from engine.compiler.kernels.recurrent.cells import CellKind
 from engine.compiler.kernels.recurrent.hoisted_projection import Hoisting, emit_job
@@ -60,18 +61,21 @@ class Recurrence(Layout):
         writer.emit(HoistedWriter(writer, self.hoisted, busy, job).steps)
 
     def _code_of(self, rows: int, panel: Panel, cell: CellKind | None, hoisted: Hoisting | None = None) -> BlockCode:
-        is_last = cell is None or not self.projected
+        is_last, rounding = cell is None or not self.projected, None if cell is None else self.rounding
         kind = cell or "projection"
         return BlockCode(
             name=f"{self.name}_{kind}_{rows}_{'_'.join(str(real) for _, real in panel)}{'_hoisted' if hoisted else ''}",
             cell=cell,
             rows=rows,
             panel=panel,
-            taps=self.units if cell is None else self.taps,
+            taps=self.units if cell is None else self.terms,
             splits=self.blocking.splits,
             source=self.source.rows,
             target=0 if self.sequence is None else self.sequence.rows,
             pitch=self.pitch,
+            multiplied=self.pitch if rounding is None else rounding.pitch,
+            multiply_add=ARITHMETIC["float" if rounding is None else rounding.words].multiply_add(self.host),
+            rounding=rounding,
             writes=is_last and self.sequence is not None,
             hoisted=hoisted,
             ring=self.gate_floats,

@@ -73,7 +73,7 @@ class SharedWriter:
         writer, f = self.writer, self.writer.f
         panels = len(writer.kernel.panels)
         begin, end = (f.divmod(f.mul(f.add(group, k), panels), self.groups)[0] for k in (0, 1))
-        writer.step(step, writer.gates_of(step), panels=(begin, end))
+        writer.step(step, writer.gates_of(step), panels=(begin, end), group=group)
 
     def _word(self, number: Index) -> Value:
         return self.writer.f.at(self.words, self.writer.f.mul(number, LINE_WORDS), _WORD_BYTES)

@@ -5,46 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
-from engine.compiler.codegen.ir import Function, Index, Module, Value, as_value, constant, vector
+from engine.compiler.codegen.ir import Index, Module, Value, as_value
 from engine.compiler.kernels.channels import Panel, cases, width_of
-from engine.compiler.kernels.expr import Operand, emit
-from engine.compiler.kernels.folding import fold_lanes
-from engine.compiler.kernels.functions.arithmetic import maximum, minimum
-from engine.compiler.kernels.functions.math import FUNCTIONS
 from engine.compiler.kernels.kernel import block_of, start
-from engine.compiler.kernels.quantising import rounded, scale_of, zero_of
 from engine.compiler.kernels.recurrent.block import copy_row
 from engine.compiler.kernels.recurrent.layout import Layout, States
 
 Meanwhile = Callable[[Index, Index, Sequence[Value]], AbstractContextManager[None]]
 """Called with a step, the number of a call in it, and its arguments; its block contains the usual call."""
 Functions = dict[tuple[int, Panel], str]
-
-
-def emit_rounding(f: Function, states: Value, rows: int, pitch: int, units: int, lanes: int) -> None:
-    """Round rows of whole vectors in place."""
-    type_ = vector(lanes)
-    nothing = constant(0.0, type_)
-    with f.loop(0, rows, carry=[nothing, nothing]) as row:
-        line = f.at(states, f.mul(row.index, pitch))
-        with f.loop(0, units, lanes, carry=row.carried) as each:
-            x, (low, high) = f.load(type_, f.at(line, each.index)), each.carried
-            each.carry([minimum(f, low, x), maximum(f, high, x)])
-        row.carry(each.results)
-    ends = [
-        f.splat(fold_lanes(f, value, fold), lanes)
-        for value, fold in zip(
-            row.results, (lambda f, pair: minimum(f, *pair), lambda f, pair: maximum(f, *pair)), strict=True
-        )
-    ]
-    scale = emit(f, scale_of(Operand(0), Operand(1)), ends, type_, FUNCTIONS)
-    zero = emit(f, zero_of(Operand(0), Operand(1)), [ends[0], scale], type_, FUNCTIONS)
-    with f.loop(0, rows) as row:
-        line = f.at(states, f.mul(row.index, pitch))
-        with f.loop(0, units, lanes) as each:
-            at = f.at(line, each.index)
-            tree = rounded(Operand(0), Operand(1), Operand(2))
-            f.store(emit(f, tree, [f.load(type_, at), scale, zero], type_, FUNCTIONS), at)
 
 
 class Writer:
@@ -112,8 +81,7 @@ class Writer:
         """Copy the chunk's rows of a state to or from scratch memory."""
         f, kernel = self.f, self.kernel
         outside, inside = f.at(pointer, f.mul(self.direction, states.directions)), self._part(part)
-        end = f.minimum(f.mul(self.end_tile, kernel.blocking.rows), kernel.batch)
-        with f.loop(f.mul(self.first_tile, kernel.blocking.rows), end) as row:
+        with f.loop(f.mul(self.first_tile, kernel.blocking.rows), self._end_row) as row:
             ends = f.at(outside, f.mul(row.index, states.rows)), f.at(inside, f.mul(row.index, kernel.pitch))
             source, target = ends if into else ends[::-1]
             copy_row(f, source, target, kernel.units if part == 2 else kernel.taps, kernel.host.lanes, pads=into)
@@ -125,6 +93,7 @@ class Writer:
         meanwhile: Meanwhile | None = None,
         *,
         panels: tuple[Index, Index] | None = None,
+        group: Index | None = None,
     ) -> None:
         """Write a loop over all or some panels and the tiles of the chunk; then the projection, if there is one.
 
@@ -134,24 +103,25 @@ class Writer:
             source: address of the input projection.
             meanwhile: context that calls another function instead of the panel's if there is a job to do with it.
             panels: begin and end of a range.
+            group: that computes it, if threads share the step.
         """
         kernel, f = self.kernel, self.f
         backward = f.divmod(number, 2)[1]
         now, following = self._part(backward), self._part(f.sub(1, backward))
         sequence = self._sequence_at(number)
-        made = self._part(kernel.scratch_shape[0] - 1) if kernel.projected else following
-        if kernel.rounds:
-            emit_rounding(f, now, kernel.batch, kernel.pitch, kernel.taps, kernel.host.lanes)
+        made = self._part(kernel.parts - 1) if kernel.projected else following
+        multiplied, pitch = self._rounded(now, group)
         some = panels or (0, len(kernel.panels))
         with f.loop(*some) as each, f.loop(self.first_tile, self.end_tile) as tile:
             panel = self._mirrored(each.index, some, backward)
             row = f.mul(tile.index, kernel.blocking.rows)
             unit, state = f.mul(panel, width_of(kernel.panels[0])), f.mul(row, kernel.pitch)
+            factors = f.at(multiplied, f.mul(row, pitch))
             own = f.at(f.at(self._part(2) if kernel.cell == "lstm" else now, state), unit)
             gates = f.at(f.at(source, f.mul(row, kernel.source.rows)), f.mul(unit, kernel.gates))
             weights = f.at(self.weights, f.mul(panel, kernel.panel_floats))
             target = self._target(sequence, row, unit)
-            arguments = [weights, f.at(now, state), gates, own, f.at(f.at(made, state), unit), target]
+            arguments = [weights, factors, gates, own, f.at(f.at(made, state), unit), target]
             arguments.append(as_value(backward))
             if meanwhile is None:
                 self._call(self.functions, kernel.panels, (panel, tile.index), arguments)
@@ -171,6 +141,22 @@ class Writer:
             self._call(
                 self.projections, kernel.projection_panels, (panel, tile.index), [*arguments, as_value(backward)]
             )
+
+    def _rounded(self, now: Value, group: Index | None) -> tuple[Value, int]:
+        """Return the address of what is multiplied in row 0, the rounded h of the chunk, and the distance of rows."""
+        kernel, f = self.kernel, self.f
+        if kernel.rounding is None:
+            return now, kernel.pitch
+        copy = f.mul(self.direction if group is None else group, kernel.batch * kernel.rounding.pitch)
+        target = f.at(f.at(self.scratch, kernel.state_floats), copy)
+        rows = f.mul(self.first_tile, kernel.blocking.rows), self._end_row
+        kernel.rounding.emit(f, kernel.host, lambda row: f.at(now, f.mul(row, kernel.pitch)), target, rows)
+        return f.at(target, kernel.rounding.head), kernel.rounding.pitch
+
+    @property
+    def _end_row(self) -> Index:
+        """Return the end of the chunk's rows."""
+        return self.f.minimum(self.f.mul(self.end_tile, self.kernel.blocking.rows), self.kernel.batch)
 
     def _sequence_at(self, number: Index) -> Value | None:
         """Return the address of h of a step in the output sequence."""

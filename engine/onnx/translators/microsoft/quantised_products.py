@@ -14,6 +14,9 @@ from engine.onnx.translators.microsoft.quantised import columns, quantised, real
 from engine.onnx.translators.quantised import quantised_by_its_range
 from engine.onnx.translators.recurrent import network
 
+# Largest distance of a weight from its zero point that a signed byte holds.
+_LARGEST = 127
+
 
 @translates("MatMulNBits", domain=MICROSOFT)
 def matmul_n_bits(node: Node) -> Value | None:
@@ -92,18 +95,20 @@ def dynamic_matmul(node: Node) -> Value:
 
 @translates("DynamicQuantizeLSTM", domain=MICROSOFT)
 def quantised_lstm(node: Node) -> list[Value] | None:
-    """Translate to an LSTM with dequantised weights, whose input and state are rounded to bytes."""
-    weights = []
-    for place, scale, zero in ((1, 8, 9), (2, 10, 11)):
-        found = [node.array(k) for k in (place, scale, zero)]
-        if any(each is None for each in found):
+    """Translate to an LSTM with weights of integers, whose input and state are rounded to bytes."""
+    given = {"x": node.input(0)}
+    for name, place, scale, zero in (("w", 1, 8, 9), ("r", 2, 10, 11)):
+        codes, step, middle = (node.array(k) for k in (place, scale, zero))
+        if codes is None or step is None or middle is None:
             return None
-        codes, step, middle = (each.astype(np.float32) for each in found if each is not None)
-        shape = (-1, 1, step.shape[1] if step.ndim == 2 else 1)
-        step, middle = (each.reshape(shape) for each in (step, middle))
-        weights.append(constant(np.ascontiguousarray(((codes - middle) * step).swapaxes(1, 2)).astype(np.float32)))
-    x = real(node, *quantised_by_its_range(node, node.input(0)))
+        shape = (len(codes), 1, codes.shape[2])
+        step, middle = (each.reshape(len(each), 1, -1) for each in (step, middle))
+        distances = codes.astype(np.int16) - middle
+        if np.abs(distances).max(initial=0) <= _LARGEST:
+            distances = distances.astype(np.int8)
+        given[name] = constant(np.ascontiguousarray(distances.swapaxes(1, 2)))
+        given[f"{name}_scale"] = constant(np.broadcast_to(step, shape)[:, 0].astype(np.float32))
     others = zip(("b", "lengths", "h", "c", "p"), (node.optional(k) for k in range(3, 8)), strict=True)
-    given = {"x": x, "w": weights[0], "r": weights[1], **{name: value for name, value in others if value is not None}}
-    options = {"rounds": True, "couples_gates": bool(node.number("input_forget", 0))}
+    given |= {name: value for name, value in others if value is not None}
+    options = {"rounds": "all", "couples_gates": bool(node.number("input_forget", 0))}
     return network(node, "LSTM", given, options)

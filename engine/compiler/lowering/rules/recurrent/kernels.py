@@ -12,8 +12,11 @@ import numpy as np
 
 from engine.compiler.kernels.channels import Panel, panels_of
 from engine.compiler.kernels.convolution.conv import Conv
+from engine.compiler.kernels.convolution.matrix_conv import in_tiles
 from engine.compiler.kernels.convolution.tiles import choose_tile
-from engine.compiler.kernels.kernel import Strides
+from engine.compiler.kernels.expr import Operand, apply
+from engine.compiler.kernels.kernel import Epilogue, Strides
+from engine.compiler.kernels.products.arithmetic import ARITHMETIC, Words
 from engine.compiler.kernels.recurrent.blocking import (
     Blocking,
     choose_blocking,
@@ -26,9 +29,11 @@ from engine.compiler.kernels.recurrent.hoisted_projection import Hoisting
 from engine.compiler.kernels.recurrent.layout import CellWeights, States, Steps, gate_rows, spread, widths
 from engine.compiler.kernels.recurrent.progress import LINE_WORDS
 from engine.compiler.kernels.recurrent.recurrence import Recurrence
+from engine.compiler.kernels.recurrent.rounding import RoundedRows, Rounding
 from engine.compiler.kernels.recurrent.shared_writer import words_of
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.steps import KernelStep, NotLoweredError, copy
+from engine.compiler.lowering.rules.products.bfloat16 import prefers_bfloat16
+from engine.compiler.lowering.steps import KernelStep, NotLoweredError, copy, derived
 from engine.compiler.storage import View, constant, row_major, spaced_rows
 from engine.ir.dims import hint
 from engine.ir.strided import Strided
@@ -48,14 +53,16 @@ class DirectionWeights:
     """Weights of a layer in one direction, gates in the kernel's order.
 
     Args:
-        input: (gates * units, width).
+        input: (gates * units, width); integers if the cell's are.
         bias: (gates * units,), the sum of what is added to the input product.
+        scales: of those integers, (gates * units,).
         cell: weights of the recurrence.
     """
 
     input: Array
     bias: Array
     cell: CellWeights
+    scales: Array | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +76,7 @@ class RecurrentLayer:
         initial: h, and c of an LSTM, as (directions, batch, width).
         sequence: target of h of every step, as (steps, directions, batch, width); None if it is not used.
         final: targets of the last states, like ``initial``; None for those not used.
-        rounds: whether h is rounded to bytes before it is multiplied.
+        rounds: the rows whose range input and h are rounded to: of ``each``, or of ``all`` together; empty for floats.
     """
 
     context: Context
@@ -80,7 +87,7 @@ class RecurrentLayer:
     initial: Sequence[View]
     sequence: View | None
     final: Sequence[View | None]
-    rounds: bool = False
+    rounds: str = ""
 
     @property
     def batch(self) -> int:
@@ -102,14 +109,30 @@ class RecurrentLayer:
         """Return the blocking of the recurrence, and whether it computes the input product itself."""
         host, gates = self.context.host, GATES[self.cell]
         width = self.weights[0].input.shape[1]
-        is_plain = self.taps == self.units and self.weights[0].cell.projection is None
+        is_plain = self.taps == self.units and self.weights[0].cell.projection is None and self._rounding is None
         if is_plain and self._pieces == 1 and not self._is_shared:
             found = choose_hoisting(
                 host, gates=gates, units=self.units, steps=self.count, batch=self.batch, width=width
             )
             if found is not None:
                 return found
-        return choose_blocking(host, gates=gates, units=self.units, taps=self.taps, batch=self.batch), None
+        rounding = self._rounding
+        if rounding is not None:
+            host = rounding.arithmetic.tiling_host(host)
+        taps = self.taps if rounding is None else rounding.count
+        return choose_blocking(host, gates=gates, units=self.units, taps=taps, batch=self.batch), None
+
+    @cached_property
+    def _rounding(self) -> Rounding | None:
+        """Return the rounding of h before it is multiplied."""
+        return self._rounding_of(self.weights[0].cell.hidden)
+
+    def _rounding_of(self, weights: Array) -> Rounding | None:
+        """Return the rounding of rows that these weights (gates * units, terms) multiply."""
+        terms = weights.shape[1]
+        if weights.dtype.kind == "i":
+            return Rounding("int8" if weights.dtype == np.int8 else "int16", terms, self.rounds == "all")
+        return Rounding("bfloat16", terms) if prefers_bfloat16(self.context, terms, len(weights)) else None
 
     @cached_property
     def panels(self) -> tuple[Panel, ...]:
@@ -128,7 +151,7 @@ class RecurrentLayer:
             return
         width = GATES[self.cell] * widths(self.panels)
         gates = spaced_rows((rows.shape[0], len(self.weights) * width), self.context.dtype)
-        yield self._input_product(rows, gates)
+        yield from self._input_product(rows, gates)
         seen = steps_first(gates.meta)
         sources = self._turned(gates, [seen[..., d * width : (d + 1) * width] for d in range(len(self.weights))])
         yield from self._recurrences(sources, self._sequences())
@@ -143,12 +166,20 @@ class RecurrentLayer:
         """Return (steps, batch, width) for each direction, its own first step first."""
         return [part_of(whole, part[::-1] if back else part) for part, back in zip(parts, self.backward, strict=True)]
 
-    def _input_product(self, rows: View, gates: View) -> KernelStep:
-        """Return the step of the input product of all directions, with biases, for all steps."""
-        host, count = self.context.host, rows.shape[0]
-        in_channels = self.weights[0].input.shape[1]
-        out_channels = len(self.weights) * GATES[self.cell] * widths(self.panels)
-        kernel = Conv(
+    def _input_product(self, rows: View, gates: View) -> Iterator[KernelStep]:
+        """Yield the steps of the input product of all directions, with biases, for all steps."""
+        rounding, host, count = self._rounding_of(self.weights[0].input), self.context.host, rows.shape[0]
+        words: Words = "float"
+        epilogue, operands = Epilogue(), list[View]()
+        if rounding is not None:
+            words, rounded = rounding.words, row_major((count, rounding.pitch), self.context.dtype)
+            before = RoundedRows(rows=count, source=rows.strides[0], rounding=rounding, host=host)
+            yield self.context.step(before, rows, rounded)
+            rows = derived(rounded, rounded.meta[:, rounding.head : rounding.head + rounding.count])
+            if rounding.is_integer:
+                epilogue, operands = self._scaling(rounded)
+        out_channels, in_channels = gates.shape[1], rows.shape[1]
+        plain = Conv(
             batch=1,
             rows=1,
             columns=count,
@@ -160,17 +191,45 @@ class RecurrentLayer:
             dilation=(1, 1),
             source=Strides(0, 0, rows.strides[0]),
             target=Strides(0, 0, gates.strides[0]),
-            tile=choose_tile(host, 1, count, out_channels, in_channels),
+            tile=choose_tile(ARITHMETIC[words].tiling_host(host), 1, count, out_channels, in_channels),
+            words=words,
+            epilogue=epilogue,
             host=host,
         )
+        kernel = in_tiles(plain)
 
         def pack() -> Array:
             weight = np.concatenate([self._arranged(each.input) for each in self.weights])[:, :, None, None]
-            return kernel.pack(weight, np.concatenate([self._arranged(each.bias) for each in self.weights]))
+            bias = np.concatenate([self._arranged(each.bias) for each in self.weights])
+            return kernel.pack(weight, None if operands else bias)
 
         arrays = [array for each in self.weights for array in (each.input, each.bias)]
         packed = self.context.lowering.packed((kernel.packing, self.cell, self.panels, self.units), arrays, pack)
-        return self.context.step(kernel, rows, packed, gates)
+        yield self.context.step(kernel, rows, packed, gates, *operands)
+
+    def _scaling(self, rounded: View) -> tuple[Epilogue, list[View]]:
+        """Return the epilogue that makes floats of integer sums: (sum - zero * columns) * scale * scales + bias.
+
+        Args:
+            rounded: rows that begin with a scale and a zero point.
+        """
+
+        def pack() -> Array:
+            columns = [[each.input.sum(1, dtype=np.int32), each.scales, each.bias] for each in self.weights]
+            found = [[self._arranged(array).astype(np.float32) for array in row] for row in columns]
+            return np.concatenate(found, axis=1)
+
+        arrays = [array for each in self.weights for array in (each.input, each.scales, each.bias)]
+        key = "scales", self.cell, self.panels, self.units
+        columns = self.context.lowering.packed(key, arrays, pack)
+        columns = derived(columns, columns.meta.reshape(3, -1))
+        operands = [derived(rounded, rounded.meta[:, k]) for k in (0, 1)]
+        operands += [derived(columns, columns.meta[k]) for k in range(3)]
+        by_row, by_column = Strides(0, 0, rounded.strides[0], 0), Strides(0, 0, 0, 1)
+        total, scale, zero, sums, scales, bias = map(Operand, range(6))
+        tree = apply("sub", apply("whole_sum", total), apply("mul", zero, sums))
+        tree = apply("add", apply("mul", tree, apply("mul", scale, scales)), bias)
+        return Epilogue(tree, (by_row, by_row, by_column, by_column, by_column)), operands
 
     def _arranged(self, matrix: Array) -> Array:
         """Return rows (gates * units, ...) in the recurrence's order, with zeros in gaps."""
@@ -191,7 +250,7 @@ class RecurrentLayer:
             kernel = self._kernel(ways, into, initial, final)
             if kept is None:
                 packed = self._packed(kernel)
-                kept = [packed, row_major(kernel.scratch_shape, self.context.dtype)]
+                kept = [packed, row_major((kernel.scratch_floats,), self.context.dtype)]
                 if kernel.hoisted is not None:
                     kept.append(row_major((kernel.directions, kernel.ring_floats), self.context.dtype))
             counts = row_major((words_of(kernel.groups), LINE_WORDS), np.dtype(np.int64)) if kernel.groups else None
@@ -206,16 +265,21 @@ class RecurrentLayer:
     def _is_shared(self) -> bool:
         """Return whether threads share every step."""
         cell = self.weights[0].cell
-        is_simple = len(self.weights) == 1 and cell.projection is None and not self.rounds
-        return is_simple and is_shared(self.context.host, weight_bytes=cell.hidden.nbytes, batch=self.batch)
+        is_simple = len(self.weights) == 1 and cell.projection is None
+        return is_simple and is_shared(self.context.host, weight_bytes=self._weight_bytes, batch=self.batch)
+
+    @property
+    def _weight_bytes(self) -> int:
+        """Return the bytes of the recurrent weights of a direction as they are read."""
+        size = self.context.host.element_bytes
+        return len(self.weights[0].cell.hidden) * size * (self._rounding.count if self._rounding else self.taps)
 
     @property
     def _groups(self) -> int:
         """Return the parts of a step that threads share."""
         if not self._is_shared:
             return 0
-        weight_bytes = self.weights[0].cell.hidden.nbytes
-        return choose_groups(self.context.host, weight_bytes=weight_bytes, panels=len(self.panels))
+        return choose_groups(self.context.host, weight_bytes=self._weight_bytes, panels=len(self.panels))
 
     def _packed(self, kernel: Recurrence) -> View:
         """Return the packed weights of every direction."""
@@ -247,18 +311,19 @@ class RecurrentLayer:
             final=tuple(None if each is None else _states_of(each) for each in final),
             blocking=self._way[0],
             hoisted=self._way[1],
-            rounds=self._checked_rounds(),
+            rounding=self._rounding,
             groups=self._groups,
         )
 
-    def _checked_rounds(self) -> bool:
-        if self.rounds and (self.batch > self._way[0].rows or self.taps % self.context.host.lanes):
-            raise NotLoweredError("there is no kernel that rounds so many rows, or parts of vectors")
-        return self.rounds
-
 
 def direction_weights(
-    cell: CellKind, input: Array, hidden: Array, input_bias: Array, hidden_bias: Array, projection: Array | None = None
+    cell: CellKind,
+    input: Array,
+    hidden: Array,
+    input_bias: Array,
+    hidden_bias: Array,
+    projection: Array | None = None,
+    scales: Sequence[Array | None] = (None, None),
 ) -> DirectionWeights:
     """Return weights in the kernel's order; recurrent biases join the input's, except the last of a GRU."""
     bias, inner = input_bias + hidden_bias, None
@@ -266,7 +331,9 @@ def direction_weights(
         units = len(hidden) // GATES[cell]
         bias[2 * units :] = input_bias[2 * units :]
         inner = hidden_bias[2 * units :]
-    return DirectionWeights(input=input, bias=bias, cell=CellWeights(hidden, inner, projection))
+    return DirectionWeights(
+        input=input, bias=bias, cell=CellWeights(hidden, scales[1], inner, projection), scales=scales[0]
+    )
 
 
 def part_of(whole: View, meta: Strided) -> View:

@@ -25,6 +25,7 @@ from engine.layers.definition.layer import Layer
 from engine.layers.recurrent.recurrent import GRU, LSTM, RNN, Recurrent
 from engine.tensor import Array
 
+_INTEGERS = np.dtype(np.int8), np.dtype(np.int16)
 Arranged = Callable[[Strided], Strided]
 """Views states as (layers * directions, batch, width)."""
 
@@ -94,7 +95,7 @@ def lower_recurrent(context: Context) -> Lowered:
     """Lower all layers of a network: an input product and a recurrence each."""
     network, x = context.layer(Layer), context.tensor(0)
     assert isinstance(network, Recurrent)
-    cell, weights, directions = _cell_of(network), context.weights(), len(network.suffixes)
+    cell, weights, directions = _cell_of(network), context.weights(_INTEGERS), len(network.suffixes)
     lengths = context.argument(1 + len(network.state_names))
     if lengths is not None or any(name.startswith("weight_peephole") for name in weights):
         raise NotLoweredError("there is no kernel for peepholes and sequences of different lengths")
@@ -120,11 +121,11 @@ def lower_recurrent(context: Context) -> Lowered:
             cell=cell,
             count=count,
             backward=network.backward,
-            weights=[_direction(weights, f"l{number}{suffix}", cell) for suffix in network.suffixes],
+            weights=[_direction(network, weights, f"l{number}{suffix}", cell) for suffix in network.suffixes],
             initial=[part_of(state, state.meta[own]) for state in initial],
             sequence=None if sequence is None else _by_direction(sequence, directions),
             final=[_final(results.view(name), own) for name in network.state_names],
-            rounds=isinstance(network, LSTM) and network.rounds,
+            rounds=network.rounds,
         )
         steps.extend(layer.steps(rows, steps_first))
         if between is not None:
@@ -182,8 +183,13 @@ def _cell_of(network: Recurrent) -> CellKind:
     return "lstm" if isinstance(network, LSTM) else "gru"
 
 
-def _direction(weights: Mapping[str, Array], end: str, cell: CellKind) -> DirectionWeights:
+def _direction(network: Recurrent, weights: Mapping[str, Array], end: str, cell: CellKind) -> DirectionWeights:
     """Return the weights of a layer in one direction; missing biases are zeros."""
-    input, hidden = weights[f"weight_ih_{end}"], weights[f"weight_hh_{end}"]
-    biases = [weights.get(f"bias_{part}_{end}", np.zeros(len(input), input.dtype)) for part in ("ih", "hh")]
-    return direction_weights(cell, input, hidden, biases[0], biases[1], weights.get(f"weight_hr_{end}"))
+    input, hidden = (weights[f"weight_{part}_{end}"] for part in ("ih", "hh"))
+    scales = [weights.get(f"scale_{part}_{end}") for part in ("ih", "hh")]
+    for each, scale in zip((input, hidden), scales, strict=True):
+        if len({each.dtype.kind == "i", scale is not None, bool(network.rounds)}) > 1:
+            raise NotLoweredError("there are only kernels that multiply two floats, or two integers")
+    zeros = np.zeros(len(input), input.dtype if scales[0] is None else scales[0].dtype)
+    biases = [weights.get(f"bias_{part}_{end}", zeros) for part in ("ih", "hh")]
+    return direction_weights(cell, input, hidden, biases[0], biases[1], weights.get(f"weight_hr_{end}"), scales)

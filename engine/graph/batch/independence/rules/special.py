@@ -22,7 +22,7 @@ from engine.layers.onnx.vision.resize import Resize
 from engine.layers.operands.axes import checked_axis
 from engine.layers.pooling.max_pool import MaxPool
 from engine.layers.quantised.quantise import FakeQuantizeChannels
-from engine.layers.recurrent.recurrent import LSTM, Recurrent
+from engine.layers.recurrent.recurrent import Recurrent
 from engine.layers.sorting.searching import SearchSorted
 from engine.tensor import TensorSpec, is_known, known_value
 
@@ -181,7 +181,7 @@ def recurrent(use: Use) -> Value:
     axes = {"input": first, "initial_h": 1, "initial_c": 1, "lengths": 0}
     names = [name for name in axes if name in use.names and use[name].is_given]
     operands = use.given(*names)
-    if isinstance(use.layer, LSTM) and use.layer.rounds:
+    if use.layer.rounds == "all":
         raise MixesError("rounds by the extremes of the whole batch")
     if use["input"].rank != 3 or any(use[name].is_items and use[name].value.axis != axes[name] for name in names):
         raise MixesError("uses the batch axis as time steps")

@@ -11,6 +11,7 @@ import pytest
 from engine.compiler.codegen.host import Host, describe
 from engine.compiler.codegen.ir import Module
 from engine.compiler.kernels.channels import panels_of
+from engine.compiler.kernels.products.arithmetic import Words
 from engine.compiler.kernels.recurrent.blocking import (
     SHARED_SIZE,
     Blocking,
@@ -24,11 +25,12 @@ from engine.compiler.kernels.recurrent.hoisted_projection import Hoisting
 from engine.compiler.kernels.recurrent.layout import CellWeights, States, Steps, gate_rows, spread
 from engine.compiler.kernels.recurrent.progress import LINE_WORDS
 from engine.compiler.kernels.recurrent.recurrence import Recurrence
+from engine.compiler.kernels.recurrent.rounding import RoundedRows, Rounding
 from engine.compiler.kernels.recurrent.shared_writer import words_of
-from engine.tensor import Array
+from engine.tensor import BFLOAT16, Array
 from tests.combining import together
 from tests.engine.compiler.kernels.guarded import guarded_array
-from tests.engine.compiler.kernels.running import LEVELS, run
+from tests.engine.compiler.kernels.running import HOSTS, LEVELS, run
 from tests.engine.compiler.machines import MACHINES
 
 CELLS: tuple[CellKind, ...] = ("lstm", "gru", "tanh", "relu")
@@ -41,6 +43,8 @@ class Case:
     Args:
         gap: unused floats between rows.
         groups: of a step that threads share; 0 where they do not.
+        words: what the state is rounded to before it is multiplied.
+        of_all: whether all rows have one range.
     """
 
     cell: CellKind
@@ -51,6 +55,12 @@ class Case:
     projected: int = 0
     gap: int = 0
     groups: int = 0
+    words: Words = "float"
+    of_all: bool = False
+
+    @property
+    def rounding(self) -> Rounding | None:
+        return None if self.words == "float" else Rounding(self.words, self.width, self.of_all)
 
     @property
     def width(self) -> int:
@@ -67,9 +77,13 @@ def sigmoid(x: Array) -> Array:
 
 def expected(case: Case, gates: Array, weights: CellWeights, states: list[Array]) -> tuple[Array, list[Array]]:
     """Return h of every step and the last states, from (steps, batch, gates * units)."""
-    outputs = []
+    outputs, hidden = [], weights.hidden.astype(np.float64)
+    if weights.scales is not None:
+        hidden *= weights.scales[:, None]
+    elif case.words == "bfloat16":
+        hidden = rounded(case, hidden)
     for gate in gates:
-        inner = states[0] @ weights.hidden.T.astype(np.float64)
+        inner = rounded(case, states[0]) @ hidden.T
         if case.cell == "lstm":
             i, f, g, o = np.split(gate + inner, 4, axis=1)
             c = sigmoid(f) * states[1] + sigmoid(i) * np.tanh(g)
@@ -86,6 +100,21 @@ def expected(case: Case, gates: Array, weights: CellWeights, states: list[Array]
     return np.stack(outputs), states
 
 
+def rounded(case: Case, h: Array) -> Array:
+    """Return rows as they are multiplied: as bfloat16, or as 255 steps of the range of a row or of all rows."""
+    if case.words == "float":
+        return h
+    h = h.astype(np.float32)
+    if case.words == "bfloat16":
+        return h.astype(BFLOAT16).astype(np.float64)
+    axis = None if case.of_all else 1
+    low, high = np.minimum(h.min(axis, keepdims=True), 0), np.maximum(h.max(axis, keepdims=True), 0)
+    scale = (high - low) / np.float32(255)
+    scale[scale == 0] = 1
+    zero = np.rint(-low / scale)
+    return np.asarray((np.clip(np.rint(h / scale) + zero, 0, 255) - zero) * scale, np.float64)
+
+
 def numbers(*shape: int, scale: float = 1.0) -> Array:
     random = np.random.default_rng(sum(shape))
     return (random.standard_normal(shape) * scale).astype(np.float32)
@@ -93,18 +122,24 @@ def numbers(*shape: int, scale: float = 1.0) -> Array:
 
 def weights_of(case: Case) -> CellWeights:
     rows = GATES[case.cell] * case.units
+    hidden, scales = numbers(rows, case.width, scale=case.width**-0.5), None
+    if case.words in ("int8", "int16"):
+        most = 127 if case.words == "int8" else 255
+        scales = np.abs(hidden).max(1) / np.float32(most)
+        hidden = np.rint(hidden / scales[:, None]).astype(case.words)
     return CellWeights(
-        numbers(rows, case.width, scale=case.width**-0.5),
+        hidden,
+        scales,
         numbers(case.units) if case.cell == "gru" else None,
         numbers(case.projected, case.units, scale=case.units**-0.5) if case.projected else None,
     )
 
 
 def computed(
-    level: str, case: Case, gates: Array, initial: list[Array], blocking: Blocking | None, at_end: bool
+    host: Host, case: Case, gates: Array, initial: list[Array], blocking: Blocking | None, at_end: bool
 ) -> tuple[Array, list[Array]]:
     """Return the kernel's sequence (steps, directions, batch, width) and last states (directions, batch, width)."""
-    host, count = describe(level), len(case.backward)
+    count = len(case.backward)
     blocking = blocking or choose_blocking(
         host, gates=GATES[case.cell], units=case.units, taps=case.width, batch=case.batch
     )
@@ -121,7 +156,7 @@ def computed(
         sequence=Steps(tuple(way * case.batch * out for way in ways), out),
         initial=tuple(States(case.batch * width, width) for width in case.states),
         final=tuple(States(case.batch * width, width) for width in case.states),
-        blocking=blocking, groups=case.groups,
+        blocking=blocking, groups=case.groups, rounding=case.rounding,
     )  # fmt: skip
 
     def guarded(array: Array) -> Array:
@@ -136,9 +171,9 @@ def computed(
     for d in range(count):
         arguments += [whole, sequence]
         skipped += [starts[d] * pitch + 4 * d * len(rows), starts[d] * out + 4 * d * case.width]
-    scratch = guarded(np.full(kernel.scratch_shape, np.nan, np.float32))
+    scratch = guarded(np.full(kernel.scratch_floats, np.nan, np.float32))
     packed = guarded(kernel.pack([weights_of(case)] * count))
-    run(kernel, level, [*arguments, packed, *map(guarded, initial), scratch, *finals, *words], skipped)
+    run(kernel, host.name, [*arguments, packed, *map(guarded, initial), scratch, *finals, *words], skipped)
     result = np.append(sequence, np.full(case.gap, 7, np.float32)).reshape(case.steps, case.batch, out)
     assert (result[..., count * case.width :] == 7).all()
     parts = result[..., : count * case.width].reshape(case.steps, case.batch, count, case.width)
@@ -173,7 +208,7 @@ def computed_hoisted(level: str, case: Case, hoisted: Hoisting, blocking: Blocki
         last = (case.steps - 1) * back
         skipped += [4 * last * pitch, 4 * (last * count * out + d * out)]
     scratch = [
-        guarded(np.full(shape, np.nan, np.float32)) for shape in (kernel.scratch_shape, (count, kernel.ring_floats))
+        guarded(np.full(shape, np.nan, np.float32)) for shape in ((kernel.scratch_floats,), (count, kernel.ring_floats))
     ]
     packed = guarded(kernel.pack([replace(weights_of(case), input=input, input_bias=bias)] * count))
     arguments = [source, sequence] * count
@@ -194,7 +229,7 @@ def check(level: str, case: Case, blocking: Blocking | None = None, *, at_end: b
     """Compare the kernel with the formulas."""
     gates = [numbers(case.steps, case.batch, GATES[case.cell] * case.units) for _ in case.backward]
     initial = [numbers(len(case.backward), case.batch, width) for width in case.states]
-    found, finals = computed(level, case, np.stack(gates), initial, blocking, at_end)
+    found, finals = computed(describe(level), case, np.stack(gates), initial, blocking, at_end)
     for d, back in enumerate(case.backward):
         turn = slice(None, None, -1 if back else 1)
         start = [each[d].astype(np.float64) for each in initial]
@@ -247,6 +282,48 @@ def test_groups_of_a_step_may_be_shared(
     for steps in (1, 2, 9):
         case = Case(cell=cell, units=units, batch=batch, steps=steps, backward=(backward,), gap=2, groups=groups)
         check(level, case, Blocking(1, min(batch, 3), 1), at_end=not backward)
+
+
+@together(
+    ("level", LEVELS),
+    ("cell", CELLS),
+    ("words,of_all", [("bfloat16", False), ("int8", False), ("int8", True), ("int16", False), ("int16", True)]),
+    ("units,batch,groups", [(1, 1, 0), (17, 3, 0), (48, 1, 2), (70, 5, 0)]),
+)
+def test_rounded_states(
+    level: str, cell: CellKind, words: Words, of_all: bool, units: int, batch: int, groups: int
+) -> None:
+    backward = (False,) if groups else (False, True)
+    case = Case(cell=cell, units=units, batch=batch, groups=groups, words=words, of_all=of_all, backward=backward)
+    check(level, replace(case, gap=3))
+    if cell == "lstm":
+        check(level, replace(case, projected=units // 2 or 1, groups=0) if units > 1 else case, at_end=False)
+
+
+@pytest.mark.parametrize(("cell", "words"), [("lstm", "int8"), ("gru", "int8"), ("tanh", "int16")])
+def test_integers_give_the_same_bytes_on_every_processor_that_fuses_products(cell: CellKind, words: Words) -> None:
+    case = Case(cell=cell, units=37, batch=2, steps=9, words=words)
+    gates = numbers(1, 9, 2, GATES[cell] * 37)
+    initial = [numbers(1, 2, width) for width in case.states]
+    first, *others = (computed(host, case, gates, initial, None, True) for host in HOSTS if host.has_fma)
+    for sequence, finals in others:
+        np.testing.assert_array_equal(sequence, first[0])
+        for mine, theirs in zip(finals, first[1], strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("of_all", [False, True])
+@pytest.mark.parametrize(("rows", "terms"), [(1, 1), (3, 21), (5, 64)])
+def test_rows_are_rounded_in_place_of_a_state(level: str, of_all: bool, rows: int, terms: int) -> None:
+    case = Case(cell="lstm", units=terms, words="int8", of_all=of_all)
+    assert case.rounding is not None
+    x = numbers(rows, terms + 2)
+    kernel = RoundedRows(host=describe(level), rows=rows, source=terms + 2, rounding=case.rounding)
+    target = guarded_array(np.full((rows, case.rounding.pitch), np.nan, np.float32))
+    run(kernel, level, [guarded_array(x.reshape(-1)[: rows * (terms + 2) - 2]), target])
+    codes = target[:, case.rounding.head :].copy().view(np.uint8)[:, :terms].astype(np.float64)
+    np.testing.assert_allclose((codes - target[:, 1:2]) * target[:, :1], rounded(case, x[:, :terms]), rtol=1e-6)
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -309,7 +386,7 @@ def test_non_finite_values_propagate_as_in_the_formulas(cell: CellKind, number: 
     gates = numbers(1, 5, 2, GATES[cell] * 19)
     gates[0, 2, 1, ::5] = number
     initial = [numbers(1, 2, width) for width in case.states]
-    found, finals = computed(LEVELS[0], case, gates, initial, None, True)
+    found, finals = computed(describe(LEVELS[0]), case, gates, initial, None, True)
     with np.errstate(all="ignore"):
         wanted, last = expected(case, gates[0].astype(np.float64), weights_of(case), [each[0] for each in initial])
     for mine, theirs in [(found[:, 0], wanted), *((a[0], b) for a, b in zip(finals, last, strict=True))]:
