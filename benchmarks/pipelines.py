@@ -83,9 +83,11 @@ def _part(image: Image.Image, box: list[float]) -> bytes:
     return head + out.getvalue() + b"\r\n"
 
 
-def rate(port: int, work: Callable[[HTTPConnection, bytes], Any], clients: int, seconds: float) -> float:
+def rate(
+    port: int, work: Callable[[HTTPConnection, bytes], Any], picture: bytes, clients: int, seconds: float
+) -> float:
     """Return the answered pictures a second of so many clients that each wait for their answer."""
-    picture, counts = PICTURE.read_bytes(), [0] * clients
+    counts = [0] * clients
     end = time.perf_counter() + seconds
 
     def ask(at: int) -> None:
@@ -119,7 +121,7 @@ def served(store: Path, python: str) -> Iterator[int]:
             server.terminate()
 
 
-def compare_requests(seconds: float, python: str) -> None:
+def compare_requests(picture: bytes, seconds: float, python: str) -> None:
     """Print requests a second of both ways in turns."""
     with tempfile.TemporaryDirectory() as folder:
         store = Path(folder)
@@ -131,8 +133,8 @@ def compare_requests(seconds: float, python: str) -> None:
             for clients in (1, 4):
                 ways = (by_pipeline, by_client)
                 for way in ways:
-                    rate(port, way, clients, seconds)
-                rows = [[rate(port, way, clients, seconds) for way in ways] for _ in range(ROUNDS)]
+                    rate(port, way, picture, clients, seconds)
+                rows = [[rate(port, way, picture, clients, seconds) for way in ways] for _ in range(ROUNDS)]
                 ratios = [one / other for one, other in rows]
                 one, other = (statistics.median(row[at] for row in rows) for at in range(2))
                 print(
@@ -175,13 +177,16 @@ def main() -> None:
     )
     parser.add_argument("--seconds", type=float, default=3.0, help="of each measurement")
     parser.add_argument("--ocr", type=Path, metavar="STORE", help="store that examples/rapidocr.py has written")
-    parser.add_argument("--pictures", type=Path, nargs="*", default=[], help="pictures with text")
+    parser.add_argument(
+        "--pictures", type=Path, nargs="*", default=[], help="pictures with text; without --ocr one picture to send"
+    )
     parser.add_argument("--python", default=sys.executable, help="Python of the server")
     args = parser.parse_args()
     if args.ocr is not None:
         compare_ocr(args.ocr, args.pictures, args.python)
     else:
-        compare_requests(args.seconds, args.python)
+        picture = args.pictures[0] if args.pictures else PICTURE
+        compare_requests(picture.read_bytes(), args.seconds, args.python)
 
 
 if __name__ == "__main__":
