@@ -33,12 +33,13 @@ ADDRESSABLE_BYTES = 2**47
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Zeros around channels-last images, which convolutions read.
+    """Zeros around channels-last images, or bytes of another value, which convolutions read.
 
     Args:
         rows, columns: of an image with its border.
         pitch: floats from pixel to pixel, or words of four bytes.
         border: (top, left, bottom, right).
+        fill: value of each byte of the border.
     """
 
     batch: int
@@ -47,11 +48,12 @@ class Frame:
     channels: int
     pitch: int
     border: tuple[int, int, int, int]
+    fill: int = 0
 
     @property
     def numbers(self) -> tuple[Any, ...]:
         """Return all fields, to compare frames whose sizes are symbolic."""
-        return self.batch, self.rows, self.columns, self.channels, self.pitch, self.border
+        return self.batch, self.rows, self.columns, self.channels, self.pitch, self.border, self.fill
 
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
@@ -90,7 +92,7 @@ class View:
 
     Args:
         meta: a view of the storage's meta tensor with the tensor's logical shape.
-        border: zeros that lie around its last two dimensions: (top, left, bottom, right).
+        border: what lies around its last two dimensions, as the storage's frame says: (top, left, bottom, right).
     """
 
     storage: Storage
@@ -117,6 +119,12 @@ class View:
     def offset(self) -> int:
         """Return the bytes from the beginning of the storage to the first element."""
         return self.meta.offset
+
+    def has_border(self, border: tuple[int, int, int, int], fill: int = 0) -> bool:
+        """Return whether at least this border of such bytes lies around it."""
+        frame = self.storage.frame
+        is_wide = all(mine >= wanted for mine, wanted in zip(self.border, border, strict=True))
+        return is_wide and (not any(border) or frame is None or frame.fill == fill)
 
     def derive(self, meta: Strided) -> View | None:
         """Return the view that a view of this one's meta tensor stands for; None if it is a copy.
@@ -261,12 +269,13 @@ def constant(data: Array) -> View:
 
 
 def channels_last(
-    shape: Sequence[int], border: tuple[int, int, int, int] = (0, 0, 0, 0), dtype: DType = FLOAT32
+    shape: Sequence[int], border: tuple[int, int, int, int] = (0, 0, 0, 0), dtype: DType = FLOAT32, fill: int = 0
 ) -> View:
     """Return a new tensor (N, C, *S) whose channels are contiguous.
 
     Args:
-        border: zeros around the last two dimensions: (top, left, bottom, right); for (N, C, W) only left and right.
+        border: around the last two dimensions: (top, left, bottom, right); for (N, C, W) only left and right.
+        fill: value of each byte of the border.
     """
     n, channels, *sizes = shape
     *planes, height, width = sizes if len(sizes) > 1 else (1, *sizes)
@@ -279,6 +288,6 @@ def channels_last(
     whole = meta.reshape(n, *planes, rows, columns, pitch)
     inner = whole[..., top : top + height, left : left + width, :channels]
     image = inner if len(sizes) > 1 else inner[:, 0]
-    frame = Frame(images, rows, columns, channels, pitch // per_word, border) if any(border) else None
-    storage = Storage(meta, is_zeroed=frame is not None, frame=frame)
+    frame = Frame(images, rows, columns, channels, pitch // per_word, border, fill) if any(border) else None
+    storage = Storage(meta, is_zeroed=frame is not None and not fill, frame=frame)
     return View(storage, image.transpose(0, image.ndim - 1, *range(1, image.ndim - 1)), border)

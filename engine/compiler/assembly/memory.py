@@ -153,13 +153,14 @@ def aligned(size: int) -> int:
 def with_borders_cleared(
     steps: Sequence[Step], unclean: Collection[Storage], host: Host, *, is_apart: bool = False
 ) -> list[Step]:
-    """Return the steps, with each border of ``unclean`` cleared by the first step that uses the storage.
+    """Return the steps, with borders of ``unclean``, and those not of zeros, written by the first step of the storage.
 
     Args:
         is_apart: whether to clear them in separate steps, so that kernels do not depend on it.
     """
     result: list[Step] = []
-    pending = set(unclean)
+    written = [storage for step in steps for storage in storages_of(step)]
+    pending = {*unclean, *(each for each in written if each.frame is not None and each.frame.fill)}
     for step in steps:
         found = [storage for storage in dict.fromkeys(storages_of(step)) if storage in pending]
         pending.difference_update(found)
@@ -181,9 +182,8 @@ def _operators(step: Step) -> tuple[str, ...]:
 
 
 def _border(frame: Frame, host: Host) -> Border:
-    return Border(
-        batch=frame.batch, rows=frame.rows, columns=frame.columns, pitch=frame.pitch, border=frame.border, host=host
-    )
+    sizes = {"batch": frame.batch, "rows": frame.rows, "columns": frame.columns, "pitch": frame.pitch}
+    return Border(**sizes, border=frame.border, fill=frame.fill, host=host)
 
 
 def _bordered(step: KernelStep, border: Border, storage: Storage) -> KernelStep:

@@ -150,14 +150,17 @@ class Context:
         """Return the weight, or None where it is left out."""
         return None if self.argument(index) is None else self.weight(index)
 
-    def image(self, x: View, border: Border = NO_BORDER) -> tuple[View, Sequence[KernelStep]]:
-        """Return a tensor as (n, c, h, w) channels-last with at least this border, and the copy this may take."""
-        has_room = all(mine >= wanted for mine, wanted in zip(x.border, border, strict=True))
-        is_one = has_room and (x.strides[1] == 1 or x.shape[1] == 1)
+    def image(self, x: View, border: Border = NO_BORDER, fill: int = 0) -> tuple[View, Sequence[KernelStep]]:
+        """Return a tensor as (n, c, h, w) channels-last with at least this border, and the copy this may take.
+
+        Args:
+            fill: value of each byte of the border.
+        """
+        is_one = x.has_border(border, fill) and (x.strides[1] == 1 or x.shape[1] == 1)
         image = x.derive(as_image(x.meta)) if is_one else None
         if image is not None:
             return image, ()
-        source = channels_last(x.shape, border, x.dtype)
+        source = channels_last(x.shape, border, x.dtype, fill)
         image = source.derive(as_image(source.meta))
         if image is None:
             raise NotLoweredError("its operand is not an image")

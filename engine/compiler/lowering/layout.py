@@ -33,6 +33,8 @@ result. Where sizes are symbolic it is the maximum over neighbouring sizes, so t
 BorderUse = Callable[[RuntimeOperator, TensorSpec, TensorSpec], Border | None]
 """Returns the part of its operand's border that an operator includes, or None; same arguments."""
 BORDER_RULES: dict[type[Layer], BorderRule] = {}
+BORDER_FILLS: dict[type[Layer], Callable[[RuntimeOperator], int]] = {}
+"""Value of each byte of that border, for layers of bytes; 0 for others."""
 IMAGE_LAYERS: set[type[Layer]] = set()
 CHANNEL_SELECTORS: set[type[Layer]] = set()
 """Layers that only select channels: the border that their users need is needed of their operand."""
@@ -220,7 +222,7 @@ class LayoutPlan:
         if not is_image and (port := self._port(operand)) is not None:
             return row_major(shape, dtype, MemorySpace.OUTPUT, port)
         if is_image:
-            return channels_last(shape, self.border_for(operand), dtype)
+            return channels_last(shape, self.border_for(operand), dtype, self._fill_for(operand))
         if self._is_read_in_rows(operand):
             return spaced_rows(shape, dtype)
         return row_major(shape, dtype) if order is None else ordered(shape, order, dtype)
@@ -271,6 +273,11 @@ class LayoutPlan:
             return self._borders.get(operand.name, NO_BORDER)
         self._borders[operand.name] = border = self._border_of_users(operand, depth + 1)
         return border
+
+    def _fill_for(self, operand: RuntimeOperand) -> int:
+        """Return the value of each byte of the border; users that need another have the operand copied."""
+        users = [(op, type(op.definition)) for op in operand.consumers if op.inputs[0] is operand]
+        return next((fill for op, kind in users if kind in BORDER_FILLS and (fill := BORDER_FILLS[kind](op))), 0)
 
     def _border_of_users(self, operand: RuntimeOperand, depth: int) -> Border:
         maker = operand.producer

@@ -1,4 +1,4 @@
-"""Clearing of the zero border around images whose memory was used for something else.
+"""Writing of the border around images whose memory was used for something else: zeros, or the zero point of bytes.
 
 The first kernel that writes such an image clears the border as well, in separate chunks: both write different bytes, so
 neither waits for the other.
@@ -19,16 +19,19 @@ from engine.ir.dims import largest, smallest
 
 # Up to this many vectors are cleared without a loop.
 UNROLLED = 8
+# Times a byte, it is a word of that byte.
+_BYTES = 0x01010101
 
 
 @dataclass(frozen=True, kw_only=True)
 class Border(Kernel):
-    """Zero border of channels-last images.
+    """Border of channels-last images.
 
     Args:
         rows, columns: of an image with its border.
         pitch: floats from pixel to pixel.
         border: (top, left, bottom, right).
+        fill: value of each of its bytes.
     """
 
     kind = "border"
@@ -37,6 +40,7 @@ class Border(Kernel):
     columns: int
     pitch: int
     border: tuple[int, int, int, int]
+    fill: int = 0
 
     @property
     def sides(self) -> int:
@@ -69,14 +73,17 @@ class Border(Kernel):
         n, part = f.divmod(chunk, self.parts)
         image = f.at(storage, f.mul(n, self.rows * row))
         with f.when(f.less(part, 1)):
-            clear(f, self.host.lanes, image, top * row + left * self.pitch)
+            self._clear(f, image, top * row + left * self.pitch)
             after = bottom * row + right * self.pitch
-            clear(f, self.host.lanes, f.at(image, self.rows * row - after), after)
+            self._clear(f, f.at(image, self.rows * row - after), after)
         if self.breaks:
             with f.loop(*block_of(f, part, -(-self.breaks // self.parts), self.breaks)) as each:
                 at = f.add(top * row + (self.columns - right) * self.pitch, f.mul(each.index, row))
-                clear(f, self.host.lanes, f.at(image, at), self.sides * self.pitch)
+                self._clear(f, f.at(image, at), self.sides * self.pitch)
         f.finish()
+
+    def _clear(self, f: Function, address: Value, floats: int) -> None:
+        clear(f, self.host.lanes, address, floats, self.fill)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,10 +128,14 @@ class Bordered(Kernel):
         f.finish()
 
 
-def clear(f: Function, lanes: int, address: Value, floats: int) -> None:
-    """Emit stores of zeros."""
+def clear(f: Function, lanes: int, address: Value, floats: int, fill: int = 0) -> None:
+    """Emit stores of zeros, or of bytes of another value."""
+
+    def numbers(lanes: int) -> Value:
+        return constant(fill * _BYTES, vector(lanes, "i32")) if fill else constant(0.0, vector(lanes))
+
     whole = floats // lanes
-    zero = constant(0.0, vector(lanes))
+    zero = numbers(lanes)
     if is_dynamic(floats):
         with f.loop(0, whole * lanes, lanes) as each:
             f.store(zero, f.at(address, each.index))
@@ -137,5 +148,4 @@ def clear(f: Function, lanes: int, address: Value, floats: int) -> None:
         for k in range(whole):
             f.store(zero, f.at(address, k * lanes))
     if rest := floats - whole * lanes:
-        narrow = vector(fitting_lanes(rest, lanes))
-        f.store_lanes(constant(0.0, narrow), f.at(address, whole * lanes), rest)
+        f.store_lanes(numbers(fitting_lanes(rest, lanes)), f.at(address, whole * lanes), rest)

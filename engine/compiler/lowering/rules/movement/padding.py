@@ -89,9 +89,8 @@ def _with_zeros(context: Context, x: View, border: Border, further: Border) -> L
         border[3] + further[3],
     )
     is_image = x.strides[1] == 1 or x.shape[1] == 1
-    has_room = all(mine >= wanted for mine, wanted in zip(x.border, whole, strict=True))
     steps = []
-    if not (is_image and has_room):
+    if not (is_image and x.has_border(whole)):
         source = channels_last(x.shape, whole)
         steps.append(context.copy(x, source))
         x = source

@@ -40,8 +40,7 @@ def image_as_bfloat16(context: Context, x: View, border: Border) -> tuple[View, 
     steps: list[KernelStep] = []
     if x.shape[1] % ARITHMETIC["bfloat16"].numbers:
         x = _with_zero_channel(context, x, border, steps)
-    has_room = all(mine >= wanted for mine, wanted in zip(x.border, border, strict=True))
-    words, is_paired = paired(x, 1) if has_room else None, True
+    words, is_paired = paired(x, 1) if x.has_border(border) else None, True
     if words is None:
         channels, is_paired = x.shape[1] // ARITHMETIC["bfloat16"].numbers, False
         words = channels_last((x.shape[0], channels, *x.shape[2:]), border)

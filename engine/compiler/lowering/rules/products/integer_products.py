@@ -21,7 +21,7 @@ from engine.compiler.kernels.expr import Expr, Operand, apply
 from engine.compiler.kernels.products.arithmetic import ARITHMETIC, Words
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.fusion import as_image, unfused
-from engine.compiler.lowering.layout import BORDER_RULES, NO_BORDER, Border
+from engine.compiler.lowering.layout import BORDER_FILLS, BORDER_RULES, NO_BORDER, Border
 from engine.compiler.lowering.rules.composition import Composition, elements_step
 from engine.compiler.lowering.rules.convolution.conv_geometry import (
     ConvParameters,
@@ -48,6 +48,7 @@ from engine.passes.support.facts import stored_tensor
 from engine.tensor import Array, TensorSpec
 
 _OFFSET: Final = 128
+_BYTE: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +104,13 @@ class ByteImage:
         """Return an image (N, C, *S) as words (N, words, *S), with the zero point as border."""
         n, channels, *inner = self.x.shape
         count = self.groups * -(-channels // self.groups // self.numbers)
-        if self.is_centred or not any(border):
-            has_room = all(mine >= wanted for mine, wanted in zip(self.x.border, border, strict=True))
-            as_they_are = self._as_they_are(1) if has_room else None
+        zero = -self.moved if self.is_centred else self.zero.value
+        if isinstance(zero, int) or not any(border):
+            fill = zero + self.moved if isinstance(zero, int) else 0
+            as_they_are = self._as_they_are(1) if self.x.has_border(border, fill) else None
             if as_they_are is not None:
                 return as_they_are
-            words = channels_last((n, count, *inner), border)
+            words = channels_last((n, count, *inner), border, fill=fill)
             self._fill(words, 1)
             return words
         ends = [*zip(border[:2], border[2:], strict=True)][-len(inner) :]
@@ -262,13 +264,8 @@ def _lower_depthwise(
     """Lower a depthwise convolution: bytes are loaded as floats, whose sums are whole numbers and exact."""
     rows, columns = spans_of(parameters, x.shape[2:], context.result_spec.sizes[2:])
     border = border_of(rows, columns, x.shape[2:])
-    if zero and any(border):
-        image = ByteImage(context, x, Zero(zero), "float")
-        seen, steps, zero = image.bordered(border), image.steps, 0
-    else:
-        seen, copies = context.image(x, border)
-        steps = [*copies]
-        parameters = replace(parameters, numbers=x.dtype.name)
+    seen, steps = context.image(x, border, zero % _BYTE)
+    parameters = replace(parameters, numbers=x.dtype.name)
     shift = (0 if bias is None else bias.reshape(-1)) - zero * weight.reshape(len(weight), -1).sum(1)
     filters = as_filters(weight).astype(np.float32), shift.astype(np.float32)
     result, parts = context.fuse(as_image, is_image=True), [*product(rows, columns)]
@@ -277,10 +274,10 @@ def _lower_depthwise(
 
 
 def _wanted_border(op: RuntimeOperator, x: TensorSpec, y: TensorSpec) -> Border:
-    """Return the border that a convolution needs around bytes whose zero point is 0."""
+    """Return the border that a convolution needs around unsigned bytes."""
     node, weight = op.definition, op.inputs[1].spec if len(op.inputs) > 1 else None
     zero = stored_tensor(op.inputs[2]) if len(op.inputs) > 2 else None
-    if not isinstance(node, ConvInteger) or weight is None or zero is None or zero.any() or x.dtype != BYTES[0]:
+    if not isinstance(node, ConvInteger) or weight is None or zero is None or zero.size > 1 or x.dtype != BYTES[0]:
         return NO_BORDER
     if node.auto_pad not in ("NOTSET", "VALID") or not x.rank == y.rank == weight.rank or weight.rank not in (3, 4):
         return NO_BORDER
@@ -291,7 +288,14 @@ def _wanted_border(op: RuntimeOperator, x: TensorSpec, y: TensorSpec) -> Border:
         return NO_BORDER
 
 
+def _zero_point(op: RuntimeOperator) -> int:
+    """Return the zero point of a convolution of unsigned bytes, if it is known."""
+    zero = stored_tensor(op.inputs[2]) if len(op.inputs) > 2 else None
+    return int(zero.reshape(())) if zero is not None and zero.size == 1 and zero.dtype == BYTES[0] else 0
+
+
 BORDER_RULES[ConvInteger] = _wanted_border
+BORDER_FILLS[ConvInteger] = _zero_point
 
 
 @kernels_for(MatMulInteger)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine import RuntimeGraph, TensorSpec
+from engine import RuntimeGraph, Session, TensorSpec
 from engine.compiler import CompiledGraph
 from engine.compiler.codegen.host import describe, detect
 from engine.options import Options
@@ -92,13 +92,31 @@ def attention(dtype: Any) -> RuntimeGraph:
     return built(*operators, _x=TensorSpec((19, 18), F32))
 
 
+def around(dtype: Any, batch: int = 1) -> RuntimeGraph:
+    """Return convolutions whose images have a zero point other than 0 around them, and a concatenation of images."""
+    net, zero = Network(dtype), 0 if dtype == np.uint8 else -128
+    conv = {"stride": (1, 1), "padding": (1, 1), "dilation": (1, 1), "groups": 1}
+    net.layer("F.conv2d", "first", net.coded("x", 0.03, zero + 115), (20, 3, 3, 3), **conv)
+    net.then("F.silu", "a", "first")
+    net.layer(
+        "F.conv2d", "each", net.coded("a", 0.02, zero + 40), (20, 1, 5, 5), **{**conv, "padding": (2, 2), "groups": 20}
+    )
+    net.then("F.silu", "b", "each")
+    net.layer("F.conv2d", "dense", net.coded("b", 0.02, zero + 30), (12, 20, 3, 3), **conv)
+    net.then("F.silu", "c", "dense")
+    net.then("torch.cat", "both", "b c", dim=1)
+    net.layer("F.conv2d", "last", net.coded("both", 0.02, zero + 35), (9, 32, 3, 3), **{**conv, "stride": (2, 2)})
+    operators = [*net.operators, op("QuantizeLinear", "end", "last x_s x_z", "y"), op("pnnx.Output", "out", "y")]
+    return built(*operators, _x=TensorSpec((batch, 3, 9, 7), F32))
+
+
 def answers(graph: RuntimeGraph, x: Any) -> Iterator[Any]:
     for host in HOSTS:
         yield CompiledGraph(graph, Options(threads=2), host).run([x])[0]
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8])
-@pytest.mark.parametrize(("make", "shape"), [(network, (1, 3, 9, 7)), (attention, (19, 18))])
+@pytest.mark.parametrize(("make", "shape"), [(network, (1, 3, 9, 7)), (attention, (19, 18)), (around, (1, 3, 9, 7))])
 def test_bytes_are_the_same_at_every_level(make: Any, shape: tuple[int, ...], dtype: Any) -> None:
     graph, _ = optimise(make(dtype))
     assert not {"torch.matmul", "F.conv2d", "F.linear"} & {each.type for each in graph.operators}
@@ -108,3 +126,21 @@ def test_bytes_are_the_same_at_every_level(make: Any, shape: tuple[int, ...], dt
         assert len(set(first.reshape(-1).tolist())) > 5
         for each in others:
             np.testing.assert_array_equal(each, first)
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+def test_borders_of_a_zero_point_are_the_padding_of_the_reference(dtype: Any, batch: int) -> None:
+    graph, _ = optimise(around(dtype, batch))
+    session = Session(graph, backend="compiled", cache=None)
+    for seed in range(3):  # memory that other tensors used
+        x = np.random.default_rng(seed).standard_normal((batch, 3, 9, 7)).astype(F32)
+        (wanted,) = Session(graph, backend="reference", cache=None).run([x])
+        np.testing.assert_array_equal(session.run([x])[0], wanted)
+
+
+def test_kernels_write_into_images_with_a_zero_point_around_them() -> None:
+    graph, _ = optimise(around(np.uint8))
+    kernels = Session(graph, backend="compiled", cache=None).run([np.ones((1, 3, 9, 7), F32)], profile=True).kernels
+    layers = {"each/sums", "dense/sums"} if detect().has_vnni else {"each/sums"}
+    assert [row["kernel"] for row in kernels if row["operators"][0] in layers and row["kernel"] == "map"] == []
