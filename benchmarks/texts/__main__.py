@@ -142,7 +142,8 @@ def main() -> int:
     ]
     how = f"texts of {SHORTEST} to {LONGEST} tokens, {options.turns} turns of {options.texts} texts, medians"
     machine = describe([OURS, "onnxruntime", "openvino"])
-    result = Result(kind="texts", machine=machine, how=how, body=report(records), records=records)
+    kind = "texts_int8" if options.precision == ["int8"] else "texts"
+    result = Result(kind=kind, machine=machine, how=how, body=report(records), records=records)
     print(result.text())
     if options.save:
         result.save(options.save)
