@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from dataclasses import replace as with_fields
+from itertools import islice
 
 import numpy as np
 
@@ -82,7 +83,7 @@ def calibrate(
             values, own = session.run(list(sample)), len(graph.outputs)
             return tuple(values[:own]), dict(zip((*read, *made), values[own:], strict=True))
 
-        factors = equalising_factors(layers, (run(sample)[1] for sample in samples[:RANGED]))
+        factors = equalising_factors(layers, (run(sample)[1] for sample in islice(samples, RANGED)))
         for index, sample in enumerate(samples):
             progress("calibrating", index, len(samples))
             answers, found = run(sample)

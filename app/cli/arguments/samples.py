@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -68,18 +69,21 @@ def read_samples(path: str, model: Model, settings: Settings) -> Samples:
 
 
 def read_recorded(count: int, found: ModelFiles, version: VersionFiles, model: Model, settings: Settings) -> Samples:
-    """Return the items of the last requests that a server recorded for a version.
+    """Return the items of the last requests that a server recorded for a version; it may go on to record.
 
     Raises:
         UsageError: none are recorded.
     """
     folder = recorded_folder(settings, found.name, version.number)
-    paths = recorded_files(folder)[-count:]
-    if not paths:
+    rows: list[Inputs] = []
+    for path in recorded_files(folder)[-count:]:
+        with suppress(FileNotFoundError):  # a running server has removed it since
+            rows += _recorded_rows(path, model, settings)
+    if not rows:
         raise UsageError(
             f"--recorded: found no requests in '{folder}', expected those of a server with record_requests"
         )
-    return Samples(model, [read for path in paths for read in _recorded(path, model, settings)])
+    return Samples(model, [partial(dict, row) for row in rows])
 
 
 def _pictures(folder: Path, model: Model, settings: Settings) -> Samples:
@@ -98,12 +102,6 @@ def _pictures(folder: Path, model: Model, settings: Settings) -> Samples:
         items += reads(files.find_pictures([str(path)]))
         labels += [index] * (len(items) - len(labels))
     return Samples(model, items, labels)
-
-
-def _recorded(path: Path, model: Model, settings: Settings) -> Iterator[Read]:
-    """Yield the items of a recorded request, which are read again when they are used."""
-    for at in range(len(_recorded_rows(path, model, settings))):
-        yield lambda at=at: _recorded_rows(path, model, settings)[at]  # type: ignore[misc]
 
 
 def _recorded_rows(path: Path, model: Model, settings: Settings) -> list[Inputs]:

@@ -11,6 +11,8 @@ import pytest
 
 import engine
 from app.cli import main
+from app.cli.arguments import samples
+from app.settings import Settings
 from engine.quantisation import measurement, selection
 from engine.quantisation.schemes import BlockWeights
 
@@ -187,6 +189,29 @@ def test_recorded_requests_are_samples_by_item(
     argv = ("linear", "--record-dir", "recorded", "--output", "out", "--keep", "0", "--json")
     assert json.loads(quantized(*argv, "--recorded", "2", capsys=capsys)[1])["samples"] == 6
     assert json.loads(quantized(*argv, "--recorded", "100", capsys=capsys)[1])["samples"] == 7
+
+
+def test_recorded_requests_that_a_server_removes_are_left_out(
+    store: Path,
+    int8_is_faster: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    paths = [tmp_path / f"{number}.npz" for number in range(3)]
+    for path in paths[1:]:
+        np.savez(path, in0=np.random.default_rng(1).random((2, 3), np.float32))
+    monkeypatch.setattr(samples, "recorded_files", lambda folder: paths)
+    read = samples.files.read_archive
+
+    def read_and_remove(path: str, settings: Settings) -> object:
+        found = read(path, settings)
+        Path(path).unlink()
+        return found
+
+    monkeypatch.setattr(samples.files, "read_archive", read_and_remove)
+    argv = ("linear", "--recorded", "3", "--output", "out", "--keep", "0", "--json")
+    assert json.loads(quantized(*argv, capsys=capsys)[1])["samples"] == 4
 
 
 def test_files_of_the_version_are_copied_with_it(
