@@ -40,6 +40,7 @@ class Frame:
         pitch: floats from pixel to pixel, or words of four bytes.
         border: (top, left, bottom, right).
         fill: value of each byte of the border.
+        zeros: channels of zeros behind those of every pixel.
     """
 
     batch: int
@@ -49,11 +50,12 @@ class Frame:
     pitch: int
     border: tuple[int, int, int, int]
     fill: int = 0
+    zeros: int = 0
 
     @property
     def numbers(self) -> tuple[Any, ...]:
         """Return all fields, to compare frames whose sizes are symbolic."""
-        return self.batch, self.rows, self.columns, self.channels, self.pitch, self.border, self.fill
+        return self.batch, self.rows, self.columns, self.channels, self.pitch, self.border, self.fill, self.zeros
 
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
@@ -80,6 +82,10 @@ class Storage:
     def bytes(self) -> int:
         """Return the size of the block."""
         return self.meta.nbytes
+
+    def is_apart(self, shared_bytes: float) -> bool:
+        """Return whether only storages of equal frames share its memory; larger borders are cleared in every run."""
+        return self.is_zeroed and (self.frame is None or self.frame.zeros > 0 or hint(self.bytes) < shared_bytes)
 
     def part(self, shape: Sequence[int], strides: Sequence[int], offset: int, dtype: DType) -> Strided:
         """Return the meta tensor of a view; strides and offset are in bytes."""
@@ -269,13 +275,19 @@ def constant(data: Array) -> View:
 
 
 def channels_last(
-    shape: Sequence[int], border: tuple[int, int, int, int] = (0, 0, 0, 0), dtype: DType = FLOAT32, fill: int = 0
+    shape: Sequence[int],
+    border: tuple[int, int, int, int] = (0, 0, 0, 0),
+    dtype: DType = FLOAT32,
+    fill: int = 0,
+    *,
+    zeros: int = 0,
 ) -> View:
     """Return a new tensor (N, C, *S) whose channels are contiguous.
 
     Args:
         border: around the last two dimensions: (top, left, bottom, right); for (N, C, W) only left and right.
         fill: value of each byte of the border.
+        zeros: number of the last channels that are zero and never written.
     """
     n, channels, *sizes = shape
     *planes, height, width = sizes if len(sizes) > 1 else (1, *sizes)
@@ -288,6 +300,8 @@ def channels_last(
     whole = meta.reshape(n, *planes, rows, columns, pitch)
     inner = whole[..., top : top + height, left : left + width, :channels]
     image = inner if len(sizes) > 1 else inner[:, 0]
-    frame = Frame(images, rows, columns, channels, pitch // per_word, border, fill) if any(border) else None
+    frame = None
+    if any(border) or zeros:
+        frame = Frame(images, rows, columns, channels, pitch // per_word, border, fill, zeros)
     storage = Storage(meta, is_zeroed=frame is not None and not fill, frame=frame)
     return View(storage, image.transpose(0, image.ndim - 1, *range(1, image.ndim - 1)), border)

@@ -63,7 +63,7 @@ def plan_memory(steps: Sequence[Step], kept: Iterable[View], caches: Memory) -> 
     lifetimes = find_lifetimes(steps, kept)
     offsets: dict[Storage, int] = {}
     shared_bytes = SHARED_SHARE * caches.second_bytes
-    end = _plan_separately([each for each in lifetimes if _is_separate(each, shared_bytes)], lifetimes, offsets)
+    end = _plan_separately([each for each in lifetimes if each.is_apart(shared_bytes)], lifetimes, offsets)
     placed: list[tuple[int, int, Storage]] = []
     for storage in sorted(lifetimes, key=lambda each: (-each.bytes, lifetimes[each].first)):
         if storage in offsets:
@@ -100,11 +100,6 @@ def storages_of(step: Step) -> list[Storage]:
     if isinstance(step, KernelStep):
         return [each.storage for each in step.pointers]
     return [view.storage for view in (*step.inputs, *step.outputs) if view is not None]
-
-
-def _is_separate(storage: Storage, shared_bytes: float) -> bool:
-    """Return whether a storage shares memory only with storages of equal frames."""
-    return storage.is_zeroed and (storage.frame is None or storage.bytes < shared_bytes)
 
 
 def _plan_separately(
@@ -254,7 +249,7 @@ def plan_symbolic_memory(steps: Sequence[Step], kept: Iterable[View], caches: Me
 
 def _slot_for(storage: Storage, life: Lifetime, slots: list[_Slot], shared_bytes: float) -> _Slot:
     """Return the slot of a tensor, given in descending size: the smallest free one, else a new one."""
-    is_apart = storage.is_zeroed and (storage.frame is None or hint(storage.bytes) < shared_bytes)
+    is_apart = storage.is_apart(shared_bytes)
     frame = storage.frame if is_apart else None
     for slot in reversed(slots):
         if slot.is_apart == is_apart and _is_alike(slot.frame, frame) and slot.is_free(life):

@@ -86,5 +86,21 @@ def test_results_that_others_read_stay_floats(outputs: str) -> None:
     np.testing.assert_array_equal(answers.get("2", answers.get("4")), wanted)
 
 
+def test_channels_of_zeros_share_no_memory_with_other_zeros() -> None:
+    x = 1 + RANDOM.random((1, 3, 66, 66)).astype(np.float32)
+    operators = [
+        conv("a", "0", "1", (3, 65), (3, 3)),
+        conv("b", "1", "2", (65, 64), (3, 3)),
+        conv("c", "2", "3", (64, 64), (3, 3), padding=(1, 1)),
+    ]
+    graph = chain(x, operators, "3")
+    session = Session(graph, "compiled", 2, precision="bf16", cache=None)
+    for sign in (1, -1, 1):
+        found = session.run([sign * x], profile=True)
+        expected = sign * Session(graph, "reference").run([x])[0]
+        np.testing.assert_allclose(found[0], expected, rtol=0, atol=0.02 * np.abs(expected).max())
+    assert "winograd" in {each["kernel"] for each in found.kernels}  # it has a word that must be zero
+
+
 def arrays(operator: Operator) -> dict[str, Array]:
     return {name: each.data for name, each in operator.attributes.items()}

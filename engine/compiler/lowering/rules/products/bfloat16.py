@@ -12,7 +12,7 @@ from engine.compiler.lowering.fusion import as_image
 from engine.compiler.lowering.layout import Border
 from engine.compiler.lowering.rounded_stores import Rounding
 from engine.compiler.lowering.steps import KernelStep, convert, derived
-from engine.compiler.storage import FLOAT32, Storage, View, channels_last, paired, spaced_rows
+from engine.compiler.storage import FLOAT32, View, channels_last, paired, spaced_rows
 from engine.ir.strided import Strided
 from engine.tensor import BFLOAT16, DType
 
@@ -50,10 +50,9 @@ def image_as_bfloat16(context: Context, x: View, border: Border) -> tuple[View, 
 def _with_zero_channel(context: Context, x: View, border: Border, steps: list[KernelStep]) -> View:
     """Return a copy of an image with a further channel of zeros, and add the step that makes it."""
     n, channels, *sizes = x.shape
-    wide = channels_last((n, channels + 1, *sizes), border)
-    own = View(Storage(wide.storage.meta, is_zeroed=True), wide.meta, border)
-    steps.append(context.copy(x, derived(own, own.meta[:, :channels])))
-    return own
+    wide = channels_last((n, channels + 1, *sizes), border, zeros=1)
+    steps.append(context.copy(x, derived(wide, wide.meta[:, :channels])))
+    return wide
 
 
 def patches_as_bfloat16(context: Context, x: View, kernel: tuple[int, ...]) -> tuple[View, KernelStep]:
