@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from itertools import permutations
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -94,8 +94,6 @@ class Recurrent(Layer):
         if len(self.annotations.outputs) > 1 + len(self.state_names):
             found = len(self.annotations.outputs)
             raise ParameterError("too many outputs", found=found, expected=f"at most {1 + len(self.state_names)}")
-        if self.rounds not in get_args(Rounds):
-            raise ParameterError("unknown rounding", found=self.rounds, expected="each or all")
         _ = self._activations
 
     def infer(self, input: TensorSpec, *others: TensorSpec | None, **weights: TensorSpec) -> Any:

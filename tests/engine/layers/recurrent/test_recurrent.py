@@ -129,3 +129,28 @@ def test_without_annotations_the_order_is_pytorchs() -> None:
 
 def test_operations_are_counted_as_two_a_multiply_add() -> None:
     assert network("nn.LSTM").flops(SEQUENCE, [X]) == 2 * 5 * 2 * 4 * H * (WIDTH + H)
+
+
+@pytest.mark.parametrize("type", GATES)
+def test_scales_of_weights_have_a_number_for_each_row(type: str) -> None:
+    layer = network(type, attributes={**weights(type), "scale_hh_l0": tensor(3)})
+    with pytest.raises(EngineError, match="attribute 'scale_hh_l0' does not fit: found \\[3\\]"):
+        layer.infer([X])
+
+
+def test_an_unknown_rounding_is_refused() -> None:
+    with pytest.raises(EngineError, match="unknown rounds: found row"):
+        network("nn.LSTM", rounds="row")
+
+
+@pytest.mark.parametrize("rounds", ["each", "all"])
+def test_a_single_row_is_rounded_to_255_steps(rounds: str) -> None:
+    one = {"weight_ih_l0": np.ones((1, 2), np.float32), "weight_hh_l0": np.zeros((1, 1), np.float32)}
+    layer = bind(
+        registry["nn.RNN"], n_inputs=1, attributes=one,
+        annotations=Annotations(inputs=(tensor(1, 1, 2),), outputs=(None,)),
+        params={"input_size": 2, "hidden_size": 1, "bias": False, "rounds": rounds},
+    )  # fmt: skip
+    found = layer.forward([np.array([[[0.5, -0.25]]], np.float32)])
+    step = 0.75 / 255
+    assert found[0, 0, 0] == pytest.approx(np.tanh(170 * step - 85 * step), abs=1e-6)

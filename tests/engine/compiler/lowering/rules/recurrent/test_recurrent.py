@@ -162,6 +162,18 @@ def test_one_item_of_a_batch_does_not_change_how_another_is_rounded(type: str) -
         np.testing.assert_array_equal(together[:, k], alone.run([x[:, k : k + 1]])[0][:, 0])
 
 
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_stays_in_its_item_when_rows_are_rounded(number: float) -> None:
+    layer, x = rounded(network("nn.LSTM", 6, 20), "each"), numbers(0, 9, 3, 6)
+    net = graph(layer, results="1", _0=(9, 3, 6))
+    (exact,) = CompiledGraph(net, Options(threads=1)).run([x])
+    x[4, 1, 2] = number
+    (found,) = CompiledGraph(net, Options(threads=1)).run([x])
+    assert np.isnan(found[4:, 1]).all()
+    np.testing.assert_array_equal(found[:, ::2], exact[:, ::2])
+    np.testing.assert_array_equal(found[:4], exact[:4])
+
+
 @pytest.mark.parametrize("type", GATES)
 @pytest.mark.parametrize(("width", "units", "batch"), [(64, 64, 1), (21, 37, 3), (30, 90, 2)])
 def test_bfloat16_is_used_where_it_is_asked_for(type: str, width: int, units: int, batch: int) -> None:
