@@ -13,6 +13,7 @@ from PIL import Image
 
 from tests.app.console.browser import Browser, browsing, missing
 from tests.app.console.conftest import ROOT, serving
+from tests.app.http.test_sound_states import write_sum
 from tests.app.picture_models import heads
 from tests.app.sample_models import write_model
 from tests.app.sound_models import tone, wav, write_bands, write_waves
@@ -69,6 +70,7 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     shutil.copytree(ROOT / "examples" / "sounds" / "keywords", store / "keywords")
     write_waves(store, "level", "1600", LOUDNESS, LEVEL)
     write_bands(store, "free")
+    write_sum(store, "steps", "window_s = 0.004\n")
     inside = np.pad(np.ones((1, 4, 4), np.float32), ((0, 0), (2, 2), (2, 2)))
     write_model(store, "lines", *heads((32, 32), inside), config='task = "detection"\n[detection]\ndecoder = "dbnet"\n')
     letters = np.float32([[0.1, 0.8, 0.1], [0.1, 0.1, 0.8]])
@@ -121,6 +123,14 @@ def test_spans_of_speech_lie_over_the_waveform(page: Browser) -> None:
     assert width == pytest.approx((0.8 + 0.06) / 1.8, abs=0.01)
     drop(page, "notes.txt", b"hello", "text/plain")
     page.one(".given [role=alert]", "notes.txt is not a sound")
+
+
+def test_a_model_with_states_has_no_activations_of_one_run(page: Browser) -> None:
+    page.go("try/steps")
+    drop(page, "tone.wav", wav(HEARD), "audio/wav")
+    page.one(".made h2", "speech in 1.80 s")
+    page.one(".code pre", "@tone.wav")
+    assert not page.all(".activations")
 
 
 def test_the_microphone_is_answered_while_it_is_open(page: Browser) -> None:

@@ -102,6 +102,6 @@ export function TryView({ route, live }) {
     ${answer?.found && answer.request.text && html`<${Tokens} model=${model} texts=${answer.request.text} />`}
     ${answer?.request && !heard && html`<${Code} model=${model} request=${answer.request} isTensor=${about.task === "tensor"} />`}
     ${answer?.found && !heard && !about.steps && html`<${Compare} model=${model} version=${answer.found.version} models=${live.moments.at(-1)?.models ?? []} request=${answer.request} />`}
-    ${answer?.found && !heard && !about.steps && !answer.request.text && html`<${Activations} model=${model} request=${answer.request} operand=${route.query.operand} />`}
+    ${answer?.found && !heard && !about.steps && !about.sequences && !answer.request.text && html`<${Activations} model=${model} request=${answer.request} operand=${route.query.operand} />`}
   </div>`;
 }
