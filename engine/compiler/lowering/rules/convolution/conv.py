@@ -34,14 +34,12 @@ from engine.compiler.lowering.rules.convolution.conv_steps import (
 from engine.compiler.lowering.rules.movement.padding import padded_image
 from engine.compiler.lowering.rules.products.bfloat16 import (
     image_as_bfloat16,
-    patches_as_bfloat16,
     prefers_bfloat16,
 )
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, derived
 from engine.compiler.storage import View, channels_last, ordered
 from engine.graph.operator import RuntimeOperator
-from engine.ir.dims import is_symbolic
 from engine.ir.strided import Strided
 from engine.layers.convolution import conv
 from engine.layers.definition.layer import Layer
@@ -158,10 +156,6 @@ def lower_conv(context: Context) -> Lowered:
     known = bias if isinstance(bias, np.ndarray) else None
     if isinstance(weight, np.ndarray) and prefers_swapped_axes(context, parameters, as_filters(weight)):
         return lower_swapped_axes(context, x, edges, parameters, sizes, (as_filters(weight), known))
-    if isinstance(weight, np.ndarray) and _reads_patches(context, parameters, weight, x):
-        image, rounding = patches_as_bfloat16(context, x, kernel)
-        patches = ConvParameters(kernel=(1, 1), words="bfloat16")
-        return _pointwise(context, [*edges, rounding], image, patches, (weight.reshape(len(weight), -1, 1, 1), known))
     rows, columns = spans_of(parameters, x.shape[2:], sizes)
     border = border_of(rows, columns, x.shape[2:])
     if isinstance(weight, np.ndarray) and _prefers_bfloat16(context, parameters, weight, (x.shape[0], *sizes)):
@@ -195,31 +189,9 @@ def _prefers_bfloat16(context: Context, parameters: ConvParameters, weight: Arra
     return winograd_filtering(context, parameters, as_filters(weight), shape) is None
 
 
-def _reads_patches(context: Context, parameters: ConvParameters, weight: Array, x: View) -> bool:
-    """Return whether an image of few channels is read in patches without overlap, as rows of a product of bfloat16."""
-    kernel, (height, width) = parameters.kernel, x.shape[-2:]
-    is_plain = parameters.groups == 1 and not any(parameters.border) and weight.ndim == 4 == len(x.shape)
-    if not is_plain or parameters.stride != kernel or parameters.dilation != (1, 1) or is_symbolic(x.shape):
-        return False
-    is_even = height % kernel[0] == 0 and width % kernel[1] == 0
-    is_few = math.prod(kernel) > 1 and weight.shape[1] < LEAST_INPUTS
-    return is_even and is_few and prefers_bfloat16(context, weight[0].size, len(weight))
-
-
-def _pointwise(
-    context: Context,
-    steps: Sequence[KernelStep],
-    image: View,
-    parameters: ConvParameters,
-    filters: tuple[Array, Array | None],
-) -> Lowered:
-    """Lower the result as a 1x1 convolution of an image that other steps make."""
-    result = context.fuse(as_image, is_image=True)
-    rows, columns = spans_of(parameters, image.shape[2:], image.shape[2:])
-    filters = as_filters(filters[0]), filters[1]
-    return result.lowered(*steps, *computed(context, image, result, parameters, [*product(rows, columns)], filters))
-
-
 def pointwise_conv(context: Context, image: View, weight: Array, bias: Array | None, groups: int) -> Lowered:
     """Lower the result as a 1x1 convolution of an image that other kernels make; weight is (O, I, 1, 1)."""
-    return _pointwise(context, (), image, ConvParameters(kernel=(1, 1), groups=groups), (weight, bias))
+    parameters, result = ConvParameters(kernel=(1, 1), groups=groups), context.fuse(as_image, is_image=True)
+    rows, columns = spans_of(parameters, image.shape[2:], image.shape[2:])
+    filters = as_filters(weight), bias
+    return result.lowered(*computed(context, image, result, parameters, [*product(rows, columns)], filters))

@@ -55,20 +55,6 @@ def _with_zero_channel(context: Context, x: View, border: Border, steps: list[Ke
     return wide
 
 
-def patches_as_bfloat16(context: Context, x: View, kernel: tuple[int, ...]) -> tuple[View, KernelStep]:
-    """Return the patches of an image (N, C, H, W), each a pixel whose channels are words, and the step that rounds."""
-    n, channels, height, width = x.shape
-    down, across = kernel
-    rows, columns = height // down, width // across
-    words = channels_last((n, channels * down * across // ARITHMETIC["bfloat16"].numbers, rows, columns))
-    size, (by_image, _, by_row, by_column) = BFLOAT16.itemsize, words.meta.strides
-    strides = (by_image, by_row, by_column, size * down * across, size * across, size)
-    numbers = words.storage.part((n, rows, columns, channels, down, across), strides, words.offset, BFLOAT16)
-    patches = x.meta.reshape(n, channels, rows, down, columns, across).transpose(0, 2, 4, 1, 3, 5)
-    step = convert(derived(x, patches), derived(words, numbers), [context.op.name], context.host, FACTOR)
-    return derived(words, as_image(words.meta)), step
-
-
 def _rounded(context: Context, x: View, words: View, axis: int, *, is_paired: bool = False) -> KernelStep:
     """Return the step that rounds a tensor to words; to ``paired`` ones the kernel before may do it instead."""
     target = derived(words, parts_of(words, x.shape, axis, BFLOAT16))
