@@ -31,9 +31,10 @@ class Node:
 
 @dataclass(slots=True, eq=False)
 class Graph:
-    """Nodes in order, and the inputs and outputs of a graph or subgraph."""
+    """Nodes in order and by the names of their outputs, and the inputs and outputs of a graph or subgraph."""
 
     nodes: list[Node] = field(default_factory=list)
+    producers: dict[str, Node] = field(default_factory=dict)
     inputs: list[Value] = field(default_factory=list)
     outputs: list[Value] = field(default_factory=list)
 
@@ -84,7 +85,9 @@ class Builder:
         count = len(dtypes)
         outputs = [self.fresh(f"{name}/out" if count == 1 else f"{name}/out{k}") for k in range(count)]
         given = {key: each for key, each in attributes.items() if each is not None}
-        self.graph.nodes.append(Node(type, domain, name, names, list(outputs), given))
+        node = Node(type, domain, name, names, list(outputs), given)
+        self.graph.nodes.append(node)
+        self.graph.producers.update(dict.fromkeys(outputs, node))
         return [Value(output, dtype) for output, dtype in zip(outputs, dtypes, strict=True)]
 
     def value(self, operand: Value | Array) -> Value:
@@ -123,7 +126,7 @@ class Builder:
 
     def producer(self, value: Value) -> Node | None:
         """Return the node of the current graph that makes a value."""
-        return next((node for node in reversed(self.graph.nodes) if value.name in node.outputs), None)
+        return self.graph.producers.get(value.name)
 
     def prune(self) -> None:
         """Drop nodes whose outputs are not used, and tensors that no node uses."""

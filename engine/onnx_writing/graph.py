@@ -38,6 +38,8 @@ class GraphWriter:
         self._builder = builder
         self._names = names or {}
         self._refused: list[str] = []
+        self._written: set[str] = set()
+        self._rounded: dict[str, RuntimeOperand] = {}
         self.values: dict[str, Operand] = {}
 
     def write(self, operators: Sequence[RuntimeOperator]) -> None:
@@ -46,14 +48,20 @@ class GraphWriter:
         Raises:
             UnsupportedOperatorError: every operator that ONNX cannot express, with the reason.
         """
-        for op in operators:
-            if op.type not in ("pnnx.Input", "pnnx.Output") and all(each.name in self.values for each in op.inputs):
-                self._write(op)
+        self._write_known(operators)
         if self._refused:
             shown = "; ".join(self._refused[:_SHOWN])
             more = f"; and {len(self._refused) - _SHOWN} more" if len(self._refused) > _SHOWN else ""
             count = f"{len(self._refused)} operator{'s' if len(self._refused) > 1 else ''}"
             raise UnsupportedOperatorError(f"{count} cannot be written as ONNX: {shown}{more}")
+
+    def _write_known(self, operators: Sequence[RuntimeOperator]) -> None:
+        """Write the operators whose operands are known, each once."""
+        for op in operators:
+            is_done = op.type in ("pnnx.Input", "pnnx.Output") or op.name in self._written
+            if not is_done and all(each.name in self.values for each in op.inputs):
+                self._written.add(op.name)
+                self._write(op)
 
     def _write(self, op: RuntimeOperator) -> None:
         self._builder.scope = op.name
@@ -64,6 +72,30 @@ class GraphWriter:
             return
         for operand, result in zip(op.outputs, results, strict=True):
             self.values[operand.name] = self._named(operand, result)
+            self._round(operand)
+
+    def _round(self, operand: RuntimeOperand) -> None:
+        """Write the operators that round an operand to bytes and back, so that others can read that.
+
+        A runtime computes a layer with bytes if all that it reads and makes is rounded. Where a file rounds an operand
+        and uses that nowhere, readers of the operand shall read it rounded, and their other operands, too.
+        """
+        for first in operand.consumers:
+            if first.type != "QuantizeLinear" or first.inputs[0] is not operand:
+                continue
+            for last in first.outputs[0].consumers:
+                if last.type == "DequantizeLinear":
+                    makers = [each.producer for op in (first, last) for each in op.inputs[1:]]
+                    self._write_known([*(each for each in makers if each is not None), first, last])
+                    if last.outputs[0].name in self.values:
+                        self._rounded[operand.name] = last.outputs[0]
+
+    def _inputs(self, op: RuntimeOperator) -> list[Operand]:
+        """Return the values that an operator reads, rounded if it is to be computed with bytes."""
+        rounded = [self._rounded.get(each.name) for each in op.inputs]
+        is_plain = op.type == "QuantizeLinear" or all(each is None or each.consumers for each in rounded)
+        pairs = zip(op.inputs, rounded, strict=True)
+        return [self.values[each.name if other is None or is_plain else other.name] for each, other in pairs]
 
     def _named(self, operand: RuntimeOperand, result: Operand) -> Operand:
         """Return a result with the shape that the graph knows, under the operand's name."""
@@ -94,7 +126,7 @@ class GraphWriter:
     def _computed(self, op: RuntimeOperator) -> list[Operand]:
         assert op.layer is not None  # only inputs and outputs have none
         bound = unfolded(op.layer)
-        inputs = [self.values[each.name] for each in op.inputs]
+        inputs = self._inputs(op)
         layer = self._layer(bound, inputs)
         names = [name for name in bound.signature.operands if name in bound.signature.leading]
         names += [f"operand{k}" for k in range(len(bound.positional) - len(names))]

@@ -35,6 +35,7 @@ class Calibration:
     Args:
         factors: what the channels of an operand are divided by before they are rounded, where that is worth it.
         affines: scale and zero point of every operand that a layer reads, after the division.
+        results: scale and zero point of the result of every convolution that no layer reads directly.
         operands: recorded values of the layers' operands, a mapping a run; all runs have the same shapes.
         recorded: indices of the samples of these runs; their outputs are recorded, too.
         outputs: outputs of the network for the first samples.
@@ -42,6 +43,7 @@ class Calibration:
 
     factors: Mapping[str, Array]
     affines: Mapping[str, Affine]
+    results: Mapping[str, Affine]
     operands: tuple[Mapping[str, Array], ...]
     recorded: tuple[int, ...]
     outputs: tuple[tuple[Array, ...], ...]
@@ -69,7 +71,8 @@ def calibrate(
     if not len(samples):
         raise InputError("there are no samples", expected="at least one")
     read = list(dict.fromkeys(layer.input for layer in layers))
-    made = [name for name in dict.fromkeys(layer.output for layer in layers) if name not in read]
+    results = dict.fromkeys(layer.result for layer in layers if layer.result)
+    made = [name for name in dict.fromkeys((*(layer.output for layer in layers), *results)) if name not in read]
     histograms = {name: Histogram(f"operand '{name}'") for name in read}
     operands: list[dict[str, Array]] = []
     recorded: list[int] = []
@@ -84,11 +87,15 @@ def calibrate(
             return tuple(values[:own]), dict(zip((*read, *made), values[own:], strict=True))
 
         factors = equalising_factors(layers, (run(sample)[1] for sample in islice(samples, RANGED)))
+        of_results = {name: Histogram(f"operand '{name}'") for name in results if name not in histograms}
         for index, sample in enumerate(samples):
             progress("calibrating", index, len(samples))
             answers, found = run(sample)
             for name in read:
                 histograms[name].add(found[name] / factors[name] if name in factors else found[name])
+            if index < RANGED:
+                for name, histogram in of_results.items():
+                    histogram.add(found[name])
             if len(outputs) < EVALUATED:
                 outputs.append(answers)
             if index < EVALUATED and len(operands) < _RECORDED and _same_shapes([*operands, found][0], found):
@@ -97,6 +104,7 @@ def calibrate(
     return Calibration(
         factors=factors,
         affines={name: histogram.affine() for name, histogram in histograms.items()},
+        results={name: histogram.affine() for name, histogram in of_results.items()},
         operands=tuple(operands),
         recorded=tuple(recorded),
         outputs=tuple(outputs),

@@ -10,14 +10,15 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from engine.graph import RuntimeGraph, RuntimeOperator
+from engine.graph import RuntimeGraph, RuntimeOperand, RuntimeOperator
 from engine.layers.convolution.conv import Conv
 from engine.layers.convolution.conv_transpose import ConvTranspose
+from engine.layers.elementwise.piecewise import Hardtanh, ReLU
 from engine.layers.linear.linear import Linear
 from engine.layers.linear.matmul import Matmul
 from engine.layers.recurrent.recurrent import Recurrent
 from engine.passes.support.byte_products import has_byte_kernel, is_in_blocks
-from engine.passes.support.facts import Facts
+from engine.passes.support.facts import Facts, only_consumer
 from engine.passes.support.rewriting import stored, tensor
 from engine.pnnx import Operator, Parameter
 from engine.quantisation.histogram import Affine
@@ -39,6 +40,7 @@ class QuantisableLayer(ABC):
     Args:
         name: of its operator.
         input, output: operands that it reads and makes.
+        result: the output of a convolution, or that of the rectifier that alone reads it; empty for other layers.
 
     Attributes:
         rounds_input: whether with int8 it rounds its float32 input itself.
@@ -48,6 +50,7 @@ class QuantisableLayer(ABC):
     name: str
     input: str
     output: str
+    result: str = ""
 
     @property
     def channel_axis(self) -> int:
@@ -60,12 +63,15 @@ class QuantisableLayer(ABC):
         """Bytes by which its weights become smaller with int8."""
 
     @abstractmethod
-    def in_int8(self, prefix: str, input: str, output: str, correction: Array | None = None) -> Iterator[Operator]:
+    def in_int8(
+        self, prefix: str, input: str, output: str, scale: np.float32, correction: Array | None = None
+    ) -> Iterator[Operator]:
         """Yield operators that compute the layer with quantised weights from its input, rounded if it does not do so.
 
         Args:
             prefix: beginning of all names that are new, and the name of the operator that makes the output.
             input, output: operands that it reads and makes.
+            scale: that of the input.
             correction: added to the bias, one number an output channel.
         """
 
@@ -108,7 +114,9 @@ class QuantisableProduct(QuantisableLayer):
         scaled = grouped * factors.reshape(self.groups, 1, -1, *[1] * self.spatial_rank)
         return with_fields(self, weight=scaled.reshape(self.weight.shape))
 
-    def in_int8(self, prefix: str, input: str, output: str, correction: Array | None = None) -> Iterator[Operator]:
+    def in_int8(
+        self, prefix: str, input: str, output: str, scale: np.float32, correction: Array | None = None
+    ) -> Iterator[Operator]:
         bias = self.bias if correction is None else (0 if self.bias is None else self.bias) + correction
         weight, scales = per_channel(self.weight)
         axis = 0
@@ -120,7 +128,7 @@ class QuantisableProduct(QuantisableLayer):
         yield Operator("DequantizeLinear", f"{prefix}/dequantised", stored, (f"{prefix}/dequantised",), {"axis": axis})
         inputs = (input, f"{prefix}/dequantised", *([] if bias is None else [f"{prefix}/bias"]))
         if bias is not None:
-            yield tensor(f"{prefix}/bias", np.asarray(bias, np.float32))
+            yield from _bias(f"{prefix}/bias", np.asarray(bias, np.float32), scale * scales)
         if self.convolution is not None:
             yield _convolution(self.convolution, prefix, inputs, output)
         elif bias is None:
@@ -149,7 +157,9 @@ class QuantisableNetwork(QuantisableLayer):
         found = [each for name, each in self.weights.items() if name.startswith(_MULTIPLIED)]
         return sum(each.nbytes - each.size - 4 * len(each) for each in found)
 
-    def in_int8(self, prefix: str, input: str, output: str, correction: Array | None = None) -> Iterator[Operator]:
+    def in_int8(
+        self, prefix: str, input: str, output: str, scale: np.float32, correction: Array | None = None
+    ) -> Iterator[Operator]:
         weights, op, is_own = dict(self.weights), self.operator, prefix == self.name
         for name, each in self.weights.items():
             if name.startswith(_MULTIPLIED):
@@ -182,6 +192,18 @@ def quantise_operators(prefix: str, input: str, affine: Affine) -> Iterator[Oper
     yield tensor(zero, np.asarray(affine.zero_point, np.uint8))
     yield Operator("QuantizeLinear", f"{prefix}/bytes", (input, scale, zero), (f"{prefix}/bytes",))
     yield Operator("DequantizeLinear", prefix, (f"{prefix}/bytes", scale, zero), (prefix,))
+
+
+def _bias(name: str, bias: Array, scales: Array) -> Iterator[Operator]:
+    """Yield operators that make a bias: integers with the scales of the sums, unless one does not fit into 32 bits."""
+    whole = np.rint(np.divide(bias, scales, dtype=np.float64))
+    if not np.abs(whole).max(initial=0) < 2**31:
+        yield tensor(name, bias)
+        return
+    stored = (f"{name}/integers", f"{name}/scale", f"{name}/zero")
+    for each, values in zip(stored, (whole.astype(np.int32), scales, np.zeros(len(scales), np.int32)), strict=True):
+        yield tensor(each, values)
+    yield Operator("DequantizeLinear", name, stored, (name,), {"axis": 0})
 
 
 def _convolution(conv: Conv | ConvTranspose, name: str, inputs: tuple[str, ...], output: str) -> Operator:
@@ -226,7 +248,13 @@ def _quantisable(op: RuntimeOperator, facts: Facts) -> QuantisableLayer | None:
         weight=np.array(weight, np.float32, order="C"),
         bias=None if bias is None else np.array(bias, np.float32),
         convolution=layer if isinstance(layer, Conv | ConvTranspose) else None,
+        result=_rectified(op.outputs[0]).name if isinstance(layer, Conv | ConvTranspose) else "",
     )
+
+
+def _rectified(output: RuntimeOperand) -> RuntimeOperand:
+    reader = only_consumer(output)
+    return reader.outputs[0] if reader is not None and isinstance(reader.definition, ReLU | Hardtanh) else output
 
 
 def _network(op: RuntimeOperator, layer: Recurrent, facts: Facts) -> QuantisableNetwork | None:

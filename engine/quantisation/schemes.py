@@ -93,7 +93,7 @@ class Int8:
     ) -> Iterator[Operator]:
         if isinstance(layer, QuantisableProduct) and layer.input in self.factors:
             layer = layer.multiplied(self.factors[layer.input])
-        return layer.in_int8(prefix, input, output, correction)
+        return layer.in_int8(prefix, input, output, self.affines[layer.input].scale, correction)
 
     def saved_bytes(self, layer: QuantisableLayer) -> int:
         return layer.saved_bytes

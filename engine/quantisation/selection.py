@@ -12,7 +12,7 @@ from engine.cancellation import Progress, silent
 from engine.errors import GraphError, InputError, ParameterError
 from engine.graph import RuntimeGraph
 from engine.passes.optimiser import PASSES, optimise
-from engine.quantisation.assembly import assemble
+from engine.quantisation.assembly import assemble, with_rounded_results
 from engine.quantisation.calibration import Calibration, agreement, before_softmax, calibrate, prepared
 from engine.quantisation.layers import QuantisableLayer, QuantisableProduct, find_layers
 from engine.quantisation.measurement import LayerCost, measure_layers
@@ -182,6 +182,7 @@ def quantise(
     float_ms, int8_ms = _times(folded, model, given[0], threads)
     if not any(scheme.is_worth(layers[k], is_faster=int8_ms < float_ms) for k in chosen):
         chosen, kept, model, int8_ms = [], 1.0, folded, float_ms
+    model = with_rounded_results(model, [layers[k] for k in chosen], calibration)
     return QuantisedModel(
         graph=model,
         layers=tuple(_reports(folded, layers, costs, chosen, scheme)),

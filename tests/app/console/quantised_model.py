@@ -31,7 +31,7 @@ def write_quantised(store: Path, name: str = "digits8") -> dict[str, Any]:
             operators.append(operator)
             continue
         operators += quantise_operators(f"{layer.input}/quantised", layer.input, Affine(np.float32(0.05), np.uint8(0)))
-        operators += layer.in_int8(layer.name, f"{layer.input}/quantised", layer.output)
+        operators += layer.in_int8(layer.name, f"{layer.input}/quantised", layer.output, np.float32(0.05))
     quantised = engine.RuntimeGraph.from_source(replace(graph.source, operators=operators), name)
     quantised.build()
     quantised.save(folder / "model.pnnx.param", folder / "model.pnnx.bin")

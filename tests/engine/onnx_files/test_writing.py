@@ -160,8 +160,9 @@ def quantised_linear() -> engine.RuntimeGraph:
         bias=rng.standard_normal(3, np.float32),
         convolution=None,
     )
-    rounded = quantise_operators("0/rounded", "0", Affine(scale=0.03, zero_point=120))
-    return built(*rounded, *layer.in_int8("fc", "0/rounded", "1"), shapes=[(None, 8)])
+    affine = Affine(np.float32(0.03), np.uint8(120))
+    rounded = quantise_operators("0/rounded", "0", affine)
+    return built(*rounded, *layer.in_int8("fc", "0/rounded", "1", affine.scale), shapes=[(None, 8)])
 
 
 def test_a_quantised_layer_becomes_pairs_with_scales_for_each_output(tmp_path: Path) -> None:
@@ -169,12 +170,15 @@ def test_a_quantised_layer_becomes_pairs_with_scales_for_each_output(tmp_path: P
     model = to_model(graph)
     onnx.checker.check_model(model, full_check=True)
     types = sorted(each.op_type for each in model.graph.node)
-    assert types == ["Add", "DequantizeLinear", "DequantizeLinear", "MatMul", "QuantizeLinear"]
+    assert types == ["Add", *["DequantizeLinear"] * 3, "MatMul", "QuantizeLinear"]
     stored_as = {each.name: onnx.numpy_helper.to_array(each) for each in model.graph.initializer}
-    (weights,) = (each for each in model.graph.node if each.op_type != "Add" and {*each.input} <= stored_as.keys())
+    weights, bias = (each for each in model.graph.node if {*each.input} <= stored_as.keys())
     codes, scales, zeros = (stored_as[name] for name in weights.input)
     assert (codes.dtype, codes.shape, scales.shape, zeros.dtype) == (np.int8, (8, 3), (3,), np.int8)
     assert [each.i for each in weights.attribute if each.name == "axis"] == [1]
+    integers, of_sums = (stored_as[name] for name in bias.input[:2])
+    np.testing.assert_allclose(of_sums, scales * 0.03, rtol=1e-6)
+    assert integers.dtype == np.int32
     x = [np.random.default_rng(0).standard_normal((4, 8), np.float32)]
     ours, read = (engine.Session(each, backend="reference") for each in (graph, reread(graph, tmp_path)))
     np.testing.assert_allclose(read.run(x)[0], ours.run(x)[0], rtol=1e-6)

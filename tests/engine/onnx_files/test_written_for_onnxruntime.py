@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 import engine
 from engine.onnx_writing import to_model
+from engine.pnnx import Attribute, Operator
+from engine.quantisation import equalisation, selection
 from tests.corpus_score import DEFAULT, load_compare
 from tests.engine.compiler.random_maps import EXACT, SMOOTH
 from tests.engine.compiler.random_operators import KERNELS
@@ -20,6 +25,8 @@ from tests.nightly import IS_NIGHTLY
 
 onnxruntime = pytest.importorskip("onnxruntime")
 CASES = sorted((DEFAULT / "cases").iterdir()) if DEFAULT.is_dir() else []
+CONV: dict[str, Any] = {"out_channels": 8, "kernel_size": (3, 3), "stride": (1, 1), "padding": (1, 1),
+                        "dilation": (1, 1), "groups": 1, "bias": False, "padding_mode": "zeros"}  # fmt: skip
 # Cases with complex numbers, a function that ONNX lacks, or a projected LSTM.
 REFUSED = {
     *("ir_complex", "nn_LSTM", "torch_complex", "torch_fft_hfft", "torch_fft_ifft", "torch_fft_ihfft"),
@@ -84,3 +91,52 @@ def test_random_graphs_give_our_answers(first: int) -> None:
             expected = engine.Session(graph, backend="reference").run(inputs)
         for mine, theirs, tensor in zip(answers(graph, inputs), expected, outputs, strict=True):
             hold(mine, theirs, tensor.is_exact, 1e-4)
+
+
+def residual_block() -> engine.RuntimeGraph:
+    """Return a convolution, a pool, a block of two convolutions that its input is added to, a mean, a linear layer."""
+    random = np.random.default_rng(2)
+
+    def conv(name: str, read: str, made: str, channels: int) -> Any:
+        weight = (random.standard_normal((8, channels, 3, 3)) / np.sqrt(9 * channels)).astype(np.float32)
+        stored = {"weight": Attribute(weight.shape, weight.dtype, weight)}
+        return Operator("nn.Conv2d", name, (read,), (made,), {**CONV, "in_channels": channels}, stored)
+
+    weight = random.standard_normal((5, 8)).astype(np.float32)
+    bias = random.standard_normal(5).astype(np.float32)
+    graph = built(
+        op("pnnx.Input", "in0", "", "x"),
+        conv("stem", "x", "a", 3),
+        op("nn.ReLU", "relu0", "a", "b"),
+        op("nn.MaxPool2d", "pool", "b", "c", kernel_size=(2, 2), stride=(2, 2)),
+        conv("first", "c", "d", 8),
+        op("nn.ReLU", "relu1", "d", "e"),
+        conv("second", "e", "f", 8),
+        op("pnnx.Expression", "sum", "c f", "g", expr="add(@0,@1)"),
+        op("nn.ReLU", "relu2", "g", "h"),
+        conv("third", "h", "i", 8),
+        op("torch.mean", "mean", "i", "j", dim=(2, 3), keepdim=False),
+        replace(op("nn.Linear", "head", "j", "k", in_features=8, out_features=5, bias=True, weight=weight),
+                attributes={"weight": Attribute(weight.shape, weight.dtype, weight),
+                            "bias": Attribute(bias.shape, bias.dtype, bias)}),
+        op("pnnx.Output", "out0", "k"),
+        _x=engine.TensorSpec((1, 3, 16, 16), np.dtype(np.float32)),
+    )  # fmt: skip
+    return graph
+
+
+def test_all_layers_of_a_quantised_network_are_fused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(selection.Int8, "is_worth", lambda self, layer, is_faster: True)
+    monkeypatch.setattr(equalisation, "_WORTH", 0.0)
+    samples = [[np.random.default_rng(seed).standard_normal((1, 3, 16, 16), np.float32)] for seed in range(8)]
+    float32 = residual_block()
+    graph = engine.quantise(float32, samples, keep=0).graph
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath, options.log_severity_level = str(tmp_path / "fused.onnx"), 3
+    onnxruntime.InferenceSession(to_model(graph).SerializeToString(), options, providers=["CPUExecutionProvider"])
+    types = Counter(node.op_type for node in onnx.load(tmp_path / "fused.onnx").graph.node)
+    assert types["QLinearConv"] == 4 and types["QLinearAdd"] == 1 and types["QGemm"] == 1
+    assert not {"Conv", "FusedConv", "Add", "MatMul", "Gemm", "MaxPool"} & types.keys()
+    (right,) = engine.Session(float32, cache=None).run(samples[0])
+    for y in (answers(graph, samples[0])[0], engine.Session(graph, cache=None).run(samples[0])[0]):
+        assert np.square(y - right).sum() < 1e-3 * np.square(right).sum()

@@ -57,7 +57,7 @@ def test_it_foretells_the_loss_of_the_network_with_one_layer_in_int8() -> None:
     for each in graph.source.operators:
         if each.name == "first":
             operators += quantise_operators("q", layer.input, calibration.affines[layer.input])
-            operators += layer.in_int8("first", "q", layer.output)
+            operators += layer.in_int8("first", "q", layer.output, calibration.affines[layer.input].scale)
         else:
             operators.append(each)
     quantised = RuntimeGraph.from_source(type(graph.source)(operators, dict(graph.source.annotations)), "one")
