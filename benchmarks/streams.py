@@ -195,7 +195,8 @@ def served(wheel: Path, python: str) -> Iterator[tuple[int, int, int, Path]]:
             "--store": folder,
             "--port": ports[0],
             "--grpc-port": ports[1],
-            "--max-connections-per-peer": 4000,
+            "--max-connections": 4000,
+            "--max-connections-per-peer": 3000,
         }
         flags = [str(each) for pair in given.items() for each in pair]
         with subprocess.Popen([python, "-m", "app", "serve", *flags], stdout=subprocess.DEVNULL, cwd=ROOT) as server:
