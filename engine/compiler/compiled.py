@@ -99,7 +99,8 @@ class CompiledGraph:
             waits: whether to compile code without Winograd's algorithm now where the algorithm is not valid.
 
         Raises:
-            CompileError: generated code is not valid; or it is being compiled without Winograd's algorithm.
+            CompileError: generated code is not valid, or reports a fault that it cannot have; or it is being compiled
+                without Winograd's algorithm.
             RunCancelledError: the caller cancelled.
             EngineError: an operator refuses its operands or fails; names the operator.
         """
@@ -108,6 +109,8 @@ class CompiledGraph:
         try:
             outputs = instance.run(inputs, times)
         except NotFiniteError:
+            if self._options.winograd == "off":
+                raise CompileError("code without Winograd's algorithm declares its results void") from None
             exact = self._without_winograd()
             found = exact.instances.find(inputs)
             if found is not None or waits:

@@ -312,7 +312,7 @@ class Writer:
             if specs:
                 return known.infer(*map(described, given), **specs)
             return inferred(known, *map(described, given))
-        except (EngineError, UnknownSizeError, TypeError, AttributeError):
+        except (EngineError, UnknownSizeError):
             return UNKNOWN
 
     def _in_float32(self, layer: Layer, given: list[Operand], keywords: dict[str, Operand]) -> Any:

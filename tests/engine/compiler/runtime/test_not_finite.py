@@ -7,6 +7,8 @@ import pytest
 
 from engine import Session
 from engine.compiler.codegen import object_code
+from engine.compiler.runtime.instance import Instance, NotFiniteError
+from engine.errors import CompileError
 from engine.graph import RuntimeGraph
 from tests.engine.graph.build import F32, INPUT, built, conv, op
 
@@ -46,3 +48,16 @@ def test_numbers_that_come_once_compile_nothing(network: RuntimeGraph, monkeypat
     monkeypatch.setattr(object_code, "assemble", None)
     (found,), (wanted,) = session.run([x]), Session(network, backend="reference").run([x])
     np.testing.assert_array_equal(found, wanted)
+
+
+def test_code_that_always_declares_its_results_void_ends_in_an_error(
+    network: RuntimeGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def declare_void(*_: object, **__: object) -> None:
+        raise NotFiniteError
+
+    session = Session(network, backend="compiled", cache=None)
+    session.prepare()
+    monkeypatch.setattr(Instance, "run", declare_void)
+    with pytest.raises(CompileError, match="declares its results void"):
+        session.run([np.zeros((1, 24, 20, 20), F32)])
