@@ -23,7 +23,8 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
     with progress(f"loading {found.name}"):
         graph = read_graph(models.newest(found), settings)
     with progress(f"writing {args.output}"):
-        made = engine.save_onnx(graph.for_any_batch() if args.any_batch else graph, args.output)
+        graph = graph.for_any_batch() if args.any_batch else graph
+        made = engine.save_onnx(graph, args.output, round_results=args.round_results)
     weights = count_text(made.weights_bytes, "B")
     where = f", large ones in {made.data}" if made.data else ""
     line = f"{args.output}: {counted(made.nodes, 'node')} of operator set {made.opset}, {weights} of weights{where}"

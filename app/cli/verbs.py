@@ -224,6 +224,11 @@ def _export_onnx(parser: ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help=_MODEL)
     parser.add_argument("output", metavar="OUT.onnx", help="file to write")
     parser.add_argument("--any-batch", action="store_true", help="let the file accept any batch size")
+    parser.add_argument(
+        "--round-results",
+        action="store_true",
+        help="round the results of int8 convolutions, too: other runtimes compute the file faster, but less exactly",
+    )
 
 
 def _quantize(parser: ArgumentParser) -> None:

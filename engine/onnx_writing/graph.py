@@ -29,14 +29,20 @@ _SHOWN: Final = 10
 class GraphWriter:
     """Writer of the operators of a built graph or subgraph.
 
+    Args:
+        builder: receives the nodes.
+        names: operand -> name of the output of the graph.
+        round_results: as in ``save_onnx``.
+
     Attributes:
         values: operand -> its value in the ONNX graph.
     """
 
-    def __init__(self, builder: Builder, names: dict[str, str] | None = None) -> None:
+    def __init__(self, builder: Builder, names: dict[str, str] | None = None, *, round_results: bool = False) -> None:
         self._to = Writer(builder)
         self._builder = builder
         self._names = names or {}
+        self._round_results = round_results
         self._refused: list[str] = []
         self._written: set[str] = set()
         self._rounded: dict[str, RuntimeOperand] = {}
@@ -72,7 +78,8 @@ class GraphWriter:
             return
         for operand, result in zip(op.outputs, results, strict=True):
             self.values[operand.name] = self._named(operand, result)
-            self._round(operand)
+            if self._round_results:
+                self._round(operand)
 
     def _round(self, operand: RuntimeOperand) -> None:
         """Write the operators that round an operand to bytes and back, so that others can read that.

@@ -40,10 +40,14 @@ class OnnxFile:
     data: str = ""
 
 
-def save_onnx(graph: RuntimeGraph, path: Path, *, largest_bytes: int = LARGEST_BYTES) -> OnnxFile:
+def save_onnx(
+    graph: RuntimeGraph, path: Path, *, round_results: bool = False, largest_bytes: int = LARGEST_BYTES
+) -> OnnxFile:
     """Write a built graph as an ONNX file, which appears whole or not at all.
 
     Args:
+        round_results: round the results of int8 convolutions, too, where the quantised graph has scales for them: other
+            runtimes then compute every layer with bytes, which is faster and less exact.
         largest_bytes: size of stored tensors beyond which the large ones go to ``NAME.onnx.data``.
 
     Raises:
@@ -52,7 +56,7 @@ def save_onnx(graph: RuntimeGraph, path: Path, *, largest_bytes: int = LARGEST_B
         EngineError: the files cannot be written.
     """
     library()
-    builder, ports = _translated(graph)
+    builder, ports = _translated(graph, round_results=round_results)
     weights = sum(array.nbytes for array in builder.stored.values())
     result = OnnxFile(nodes=len(builder.graph.nodes), opset=builder.opset, weights_bytes=weights)
     names = [_size_names(each) for each in ports]
@@ -73,10 +77,10 @@ def save_onnx(graph: RuntimeGraph, path: Path, *, largest_bytes: int = LARGEST_B
     return replace(result, data=data)
 
 
-def to_model(graph: RuntimeGraph) -> Any:
-    """Return a built graph as a ``ModelProto``; raises like ``save_onnx``."""
+def to_model(graph: RuntimeGraph, *, round_results: bool = False) -> Any:
+    """Return a built graph as a ``ModelProto``; options and errors are those of ``save_onnx``."""
     library()
-    builder, ports = _translated(graph)
+    builder, ports = _translated(graph, round_results=round_results)
     return model_proto(builder, builder.graph, graph.name, [_size_names(each) for each in ports])
 
 
@@ -84,14 +88,14 @@ def _write(out: BinaryIO, content: bytes) -> None:
     out.write(content)
 
 
-def _translated(graph: RuntimeGraph) -> tuple[Builder, list[Port]]:
+def _translated(graph: RuntimeGraph, *, round_results: bool = False) -> tuple[Builder, list[Port]]:
     """Return the nodes of a graph, and its ports in the order of the file."""
     builder = Builder()
     taken = {port.name for port in (*graph.inputs, *graph.outputs)}
     for name in taken:
         builder.fresh(name)
     names = {port.operand: port.name for port in graph.outputs}
-    writer = GraphWriter(builder, names)
+    writer = GraphWriter(builder, names, round_results=round_results)
     for port in graph.inputs:
         if port.spec is None:
             raise UnsupportedOperatorError(
