@@ -110,7 +110,9 @@ class CompiledGraph:
             outputs = instance.run(inputs, times)
         except NotFiniteError:
             if self._options.winograd == "off":
-                raise CompileError("code without Winograd's algorithm declares its results void") from None
+                raise CompileError(
+                    "compiled code reports void results, although it does not use Winograd's algorithm"
+                ) from None
             exact = self._without_winograd()
             found = exact.instances.find(inputs)
             if found is not None or waits:
