@@ -103,8 +103,9 @@ SECTIONS: Final[dict[str, tuple[str, str]]] = {
     "loadgen": (
         "Embeddings of texts by MLPerf LoadGen",
         "MiniLM-L6 over HTTP, a text of 8 to 64 tokens per query; the highest rate whose p99 latency is within the "
-        "bound of MLPerf, 15 ms. A trial is short, so that its p99 is that of the slowest or second slowest query, and "
-        "repeated runs on two cores, which clients and server share, differ by a factor of two and more. "
+        "bound of MLPerf, 15 ms. Clients and server share two cores. A trial has few queries, so that its p99 is that "
+        "of the slowest or second slowest, and the rate is uncertain: earlier runs beside other work, with trials of "
+        "2 s, differed by a factor of two and more, and in two of them ours was not the fastest. "
         "Longer texts and pictures through ResNet-50 are left out: alone, they take as long as the bound in most "
         "engines. A ratio is our rate divided by theirs.",
     ),
