@@ -55,12 +55,12 @@ def take_turns(
     spent: dict[str, list[float]] = {name: [] for name in engines}
     for number, name in enumerate(turns(list(engines), ROUNDS)):
         report(number // len(engines), ROUNDS)
-        _wait_until_idle()
+        wait_until_idle()
         spent[name] += turn(engines[name], seconds / ROUNDS)[0]
     return {name: summary(times) for name, times in spent.items()}
 
 
-def _wait_until_idle() -> None:
+def wait_until_idle() -> None:
     """Wait until no thread of this process computes: those of onnxruntime spin for 30 ms after a run."""
     end = time.monotonic() + _MOST_IDLING_S
     while time.monotonic() < end:
