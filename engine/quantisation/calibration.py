@@ -55,6 +55,8 @@ def calibrate(
     samples: Sequence[Sequence[Array]],
     threads: int | None,
     progress: Progress,
+    *,
+    equalises: bool = True,
 ) -> Calibration:
     """Run the float32 network on all samples.
 
@@ -64,6 +66,7 @@ def calibrate(
         samples: inputs in graph order, one item of the sequence a run.
         threads: cores a run may use.
         progress: called before each sample.
+        equalises: whether channels may be divided by factors, which takes more runs of the first samples.
 
     Raises:
         InputError: there are no samples, or one does not fit the graph or makes values that are not finite.
@@ -86,7 +89,8 @@ def calibrate(
             values, own = session.run(list(sample)), len(graph.outputs)
             return tuple(values[:own]), dict(zip((*read, *made), values[own:], strict=True))
 
-        factors = equalising_factors(layers, (run(sample)[1] for sample in islice(samples, RANGED)))
+        ranged = islice(samples, RANGED if equalises else 0)
+        factors = equalising_factors(layers, (run(sample)[1] for sample in ranged))
         of_results = {name: Histogram(f"operand '{name}'") for name in results if name not in histograms}
         for index, sample in enumerate(samples):
             progress("calibrating", index, len(samples))

@@ -164,7 +164,7 @@ def quantise(
     is_made_up = blocks is not None and not len(samples)
     given = [_made_up(folded)] if is_made_up else samples
     scored = before_softmax(folded)
-    calibration = calibrate(scored, layers, given, threads, progress)
+    calibration = calibrate(scored, layers, given, threads, progress, equalises=blocks is None)
     scheme: Scheme = Int8(calibration.factors, calibration.affines) if blocks is None else BlockWeights(*blocks)
     progress("measuring layers", 0, 1)
     costs = measure_layers(folded, layers, calibration, scheme, given[0], threads)

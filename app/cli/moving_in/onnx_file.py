@@ -134,13 +134,9 @@ def _decoder(shape: tuple[Any, ...], classes: int, more: int, task: str) -> str 
         return None
     if task and shape[2] == 6 + more:
         return "yolov10"
-    return (
-        "yolov8"
-        if shape[1] == 4 + classes + more
-        else "yolov5"
-        if not task and shape[2] == 5 + classes + more
-        else None
-    )
+    if shape[1] == 4 + classes + more:
+        return "yolov8"
+    return "yolov5" if not task and shape[2] == 5 + classes + more else None
 
 
 def _sizes(shape: tuple[Any, ...], metadata: dict[str, str]) -> list[int]:

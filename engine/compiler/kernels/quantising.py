@@ -68,11 +68,6 @@ def zero_of(low: Expr, scale: Expr) -> Expr:
     return code_of(apply("div", apply("neg", low), scale), 0.0)
 
 
-def rounded(x: Expr, scale: Expr, zero: Expr) -> Expr:
-    """Quantise and dequantise a number."""
-    return dequantised(code_of(apply("div", x, scale), zero), scale, zero)
-
-
 def _numeric(value: Expr, zero: Expr | float, low: float) -> Expr:
     """Return a value, with NaN as the one whose code is 0; where codes are not negative, the lower limit does that."""
     return value if low == 0 else apply("where", apply("eq", value, value), value, _minus(0.0, zero))

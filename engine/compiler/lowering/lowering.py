@@ -13,7 +13,7 @@ from engine.compiler.addresses import MemorySpace
 from engine.compiler.codegen.host import Host
 from engine.compiler.lowering.layout import LayoutPlan, plan_layout
 from engine.compiler.lowering.low_precision import LowPrecision
-from engine.compiler.lowering.rounded_stores import Rounding
+from engine.compiler.lowering.rounded_stores import RoundingStep
 from engine.compiler.lowering.steps import FLOAT64, NotLoweredError, Step
 from engine.compiler.lowering.terms.term import CONVERTING, Term, term_of
 from engine.compiler.storage import FLOAT32, Storage, View, constant, new_fault_flag
@@ -91,7 +91,7 @@ class Lowering:
     reasons: dict[str, str] = field(default_factory=dict)
     fusions: dict[str, list[str]] = field(default_factory=dict)
     absorbed: set[str] = field(default_factory=set)
-    roundings: list[Rounding] = field(default_factory=list)
+    roundings: list[RoundingStep] = field(default_factory=list)
     _stored: dict[int, tuple[Array, View]] = field(default_factory=dict)
     _terms: dict[tuple[str, int], Term | None] = field(default_factory=dict)
     _packed: dict[object, tuple[Sequence[weakref.ref[Array]], weakref.ref[Storage]]] = field(default_factory=dict)

@@ -13,7 +13,7 @@ from engine.compiler.storage import Storage, View
 
 
 @dataclass(frozen=True, slots=True)
-class Rounding:
+class RoundingStep:
     """Step that rounds floats to bfloat16 in the same layout: an element lies at half the distance from the begin."""
 
     step: KernelStep
@@ -21,7 +21,7 @@ class Rounding:
     target: Storage
 
 
-def store_rounded(steps: Sequence[Step], roundings: Sequence[Rounding], results: Collection[Storage]) -> list[Step]:
+def store_rounded(steps: Sequence[Step], roundings: Sequence[RoundingStep], results: Collection[Storage]) -> list[Step]:
     """Return the steps without those whose source one kernel stores, which can store bfloat16, and no other step reads.
 
     Args:
@@ -60,7 +60,7 @@ def _rounding(kernel: Kernel) -> Kernel | None:
     return changed
 
 
-def _moved(step: KernelStep, kernel: Kernel, rounding: Rounding) -> KernelStep:
+def _moved(step: KernelStep, kernel: Kernel, rounding: RoundingStep) -> KernelStep:
     """Return the step of a kernel that stores to the target of a rounding."""
 
     def moved(each: Pointer) -> Pointer:

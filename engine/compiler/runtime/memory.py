@@ -30,6 +30,8 @@ LARGE_PAGE: Final = 2 << 20
 _FLAGS: Final = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 _ADDRESS_OF, _BUFFER_OF = ctypes.addressof, ctypes.c_char.from_buffer
 _NUMBERS: Final = itertools.count(1)
+_GROWTH: Final = 2
+"""Size of a new arena divided by what its first run takes: few larger shapes need another, whose pages are all new."""
 
 
 def allocate(count: int) -> Array:
@@ -93,10 +95,6 @@ class Arena:
 
 NO_ARENA: Final = Arena(np.empty(0, np.uint8), 0, 0, memoryview(b""))
 """Arena of an instance that does not run."""
-
-
-_GROWTH: Final = 2
-"""Size of a new arena divided by what its first run takes: few larger shapes need another, whose pages are all new."""
 
 
 def new_user() -> int:

@@ -10,7 +10,7 @@ from engine.compiler.kernels.products.arithmetic import ARITHMETIC
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.fusion import as_image
 from engine.compiler.lowering.layout import Border
-from engine.compiler.lowering.rounded_stores import Rounding
+from engine.compiler.lowering.rounded_stores import RoundingStep
 from engine.compiler.lowering.steps import KernelStep, convert, derived
 from engine.compiler.storage import FLOAT32, View, channels_last, paired, spaced_rows
 from engine.ir.strided import Strided
@@ -60,7 +60,7 @@ def _rounded(context: Context, x: View, words: View, axis: int, *, is_paired: bo
     target = derived(words, parts_of(words, x.shape, axis, BFLOAT16))
     step = convert(x, target, [context.op.name], context.host, FACTOR)
     if is_paired:
-        context.lowering.roundings.append(Rounding(step, x.storage, words.storage))
+        context.lowering.roundings.append(RoundingStep(step, x.storage, words.storage))
     return step
 
 
