@@ -2,8 +2,8 @@
 
 Work that takes time runs in the threads of a scheduler; the event loop only does bookkeeping.
 
-Drawing a graph of thousands of operators takes seconds and many times its file's size in memory. So clients that ask
-for the same drawing at the same time share the bytes, others wait, and the memory is charged to the budget.
+Drawing a graph of thousands of operators takes seconds and many times its file's size in memory. So graphs are drawn
+one at a time, and the memory is charged to the budget.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
 import engine
-from app.errors import ConfigError, DeadlineExceededError, InferenceFailedError, ServiceError, from_engine
+from app.errors import ConfigError, InferenceFailedError, ServiceError, from_engine
 from app.memory.machine import Trimmer, budget_bytes
-from app.memory.reservation import MemoryBudget
+from app.memory.reservation import MemoryBudget, charged, would_fit
 from app.messages import cut
 from app.models.model import Model
 from app.models.registry.commands import ModelCommands
@@ -45,59 +45,6 @@ CANCELLED: Final = "cancelled"
 STOP_LOADING_S: Final = 3.0
 # Most names of models in the reason why the server is not ready.
 MAX_NAMES: Final = 10
-
-
-class Drawings:
-    """Drawings in progress.
-
-    Args:
-        memory: the budget that they are charged to.
-        queue: number of drawings that may wait.
-        limit_s: time limit of a drawing, waiting included.
-    """
-
-    def __init__(self, memory: MemoryBudget, *, queue: int, limit_s: float) -> None:
-        self._memory = memory
-        self._limit_s = limit_s
-        self.scheduler = Scheduler("graph", threads=1, runs=1, queue=queue)
-        self._tasks: dict[Hashable, asyncio.Task[bytes]] = {}
-
-    async def get(self, key: Hashable, cost: int, draw: Callable[[], bytes], deadline: float) -> bytes:
-        """Return what draw returns, shared by all clients that ask with the same key until it is done.
-
-        Args:
-            key: identifies the drawing.
-            cost: bytes that drawing takes.
-            draw: makes the drawing, in a thread.
-            deadline: of this client, on time.monotonic()'s clock; the drawing goes on for the others.
-
-        Raises:
-            QueueFullError, RequestTooLargeError: too many drawings wait, or memory is short.
-            DeadlineExceededError: it was not done in time.
-        """
-        task = self._tasks.get(key)
-        if task is None:
-            task = self._tasks[key] = asyncio.create_task(self._draw(cost, draw))
-            task.add_done_callback(lambda done: self._finished(key, done))
-        try:
-            async with asyncio.timeout(deadline - time.monotonic()):
-                return await asyncio.shield(task)
-        except TimeoutError:
-            raise DeadlineExceededError("the graph was not drawn within the request's time") from None
-
-    async def _draw(self, cost: int, draw: Callable[[], bytes]) -> bytes:
-        reservation = self._memory.open()
-        try:
-            with reservation:
-                reservation.charge(cost)
-                return await self.scheduler.call(draw, time.monotonic() + self._limit_s)
-        finally:
-            reservation.close()
-
-    def _finished(self, key: Hashable, task: asyncio.Task[bytes]) -> None:
-        del self._tasks[key]
-        if not task.cancelled():
-            task.exception()  # marks it as retrieved, since every client may have left
 
 
 class Answer(NamedTuple):
@@ -132,11 +79,7 @@ class DataPlane:
         self._offloading = Scheduler("server", threads=threads, runs=threads, queue=settings.max_queue)
         # One at a time, so that measurements share the machine with requests only.
         self.trials = Scheduler("trials", threads=1, runs=1, queue=0)
-        self.drawings = Drawings(
-            self.memory,
-            queue=settings.max_queue,
-            limit_s=settings.request_timeout_s,
-        )
+        self._drawings = Scheduler("graph", threads=1, runs=1, queue=settings.max_queue)
 
     async def start(self) -> None:
         """Begin to load the models; meanwhile the server is live, but not ready."""
@@ -153,7 +96,7 @@ class DataPlane:
         self.store.close()
         self._offloading.close()
         self.trials.close()
-        self.drawings.scheduler.close()
+        self._drawings.close()
         if self._loader is not None:
             # Loads were asked to stop. A load that hangs delays the shutdown by at most this time.
             with suppress(TimeoutError):
@@ -163,7 +106,7 @@ class DataPlane:
     def is_busy(self) -> bool:
         """Return whether a thread is working; a cancelled run stops only between operators."""
         schedulers = [version.scheduler for entry in self.store.entries for version in entry.versions]
-        others = self.drawings.scheduler, self._offloading, self.trials
+        others = self._drawings, self._offloading, self.trials
         return any(scheduler.is_busy for scheduler in (*schedulers, *others))
 
     @property
@@ -226,6 +169,26 @@ class DataPlane:
     async def offload(self, work: Callable[[], T], deadline: float) -> T:
         """Return the result of work that belongs to no model, done in a thread."""
         return await self._offloading.call(work, deadline)
+
+    async def draw(self, cost: int, work: Callable[[], bytes], deadline: float) -> bytes:
+        """Return a drawing, made in a thread when those before it are done.
+
+        Args:
+            cost: bytes that drawing takes, charged to the current request while it is drawn.
+            work: makes the drawing.
+            deadline: on time.monotonic()'s clock.
+
+        Raises:
+            QueueFullError, RequestTooLargeError: too many drawings wait, or memory is short.
+            DeadlineExceededError: it was not done in time.
+        """
+
+        def drawn() -> bytes:
+            with charged(cost):
+                return work()
+
+        would_fit(cost)
+        return await self._drawings.call(drawn, deadline)
 
     def answer_now(
         self, version: Version, request: InferRequest, encode: Callable[[Answer], T], deadline: float

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Final, Literal
 
@@ -105,13 +105,11 @@ async def attribute(
     """Minimum, maximum, mean, standard deviation, histogram and first values of an operator's attribute."""
     plane = dataplane(request)
     found, deadline = plane.store.version(name, read_version(version)), plane.deadline()
-    key = (found.network, "attribute", operator, attribute)
     rows = {op.name: op for op in found.network.session.graph.operators}
     if operator not in rows or attribute not in rows[operator].attributes:
         raise NotFoundError(f"model '{name}' has no operator '{cut(operator)}' with an attribute '{cut(attribute)}'")
     array = rows[operator].attributes[attribute].data
-    draw = lambda: dump_json(figures(array))  # noqa: E731
-    return _charged(plane, await plane.drawings.get(key, COST, draw, deadline), MEDIA_TYPES["json"])
+    return await _drawing(plane, COST, lambda: dump_json(figures(array)), deadline, _JSON_TYPE)
 
 
 async def _graph(plane: DataPlane, name: str | None, look: _Look) -> Response:
@@ -128,9 +126,7 @@ async def _graph(plane: DataPlane, name: str | None, look: _Look) -> Response:
         cost = _OPERATOR_BYTES * _operators(model)
         media_type = MEDIA_TYPES.get(look.format, _JSON_TYPE)
         draw = partial(_drawn, version, times, look)
-    # Measured times belong to one request; everything else is shared.
-    key = (model, replace(look, version=None), object() if look.profile else None)
-    return _charged(plane, await plane.drawings.get(key, cost, draw, deadline), media_type)
+    return await _drawing(plane, cost, draw, deadline, media_type)
 
 
 def _drawn(version: Version, times: list[dict[str, Any]], look: _Look) -> bytes:
@@ -141,8 +137,11 @@ def _drawn(version: Version, times: list[dict[str, Any]], look: _Look) -> bytes:
     return dump_json(chart(description, names, fused=look.passes == "after", by=look.by or "", shown=look.show))
 
 
-def _charged(plane: DataPlane, text: bytes, media_type: str) -> Response:
+async def _drawing(
+    plane: DataPlane, cost: int, draw: Callable[[], bytes], deadline: float, media_type: str
+) -> Response:
     with plane.memory.answering() as reservation:
+        text = await plane.draw(cost, draw, deadline)
         reservation.charge(len(text))
         return ChargedResponse([text], reservation, media_type)
 
