@@ -470,13 +470,11 @@ class Call(Generic[T]):
         self._decoded: Decoded | None = None
         self._prepared: Prepared | None = None
         self._ran: Ran | None = None
-        self._may_wait = True
 
     def prepare(self) -> RunSpec | None:
         """Decode and preprocess; return None if the outputs are cached."""
         if self._prepared is None:
             self._prepared = self._model.prepare(self._request, self._decoded)
-        self._may_wait = True
         self._ran = self._model.runs.recall(self._prepared)
         return None if self._ran is not None else self._model.runs.spec(self._prepared)
 
@@ -491,13 +489,12 @@ class Call(Generic[T]):
         if not self._model.runs.is_known(self._prepared):
             return False  # shapes other than the measured ones
         self._ran = self._model.runs.recall(self._prepared)
-        self._may_wait = False
         return True
 
-    def run(self, cancelled: Callable[[], bool]) -> None:
+    def run(self, cancelled: Callable[[], bool] | None) -> None:
         """Compute the outputs alone, unless they are known."""
         if self._ran is None:
-            self._ran = self._model.runs.run(self.prepared, cancelled if self._may_wait else None)
+            self._ran = self._model.runs.run(self.prepared, cancelled)
 
     def run_with(self, others: Sequence[Self], cancelled: Callable[[], bool]) -> None:
         """Compute the outputs of this and other calls in one run."""

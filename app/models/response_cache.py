@@ -59,29 +59,6 @@ def open_cache(config: ResponseCacheConfig | None, graph: engine.RuntimeGraph) -
     return ResponseCache(config.max_bytes)
 
 
-# Interval at which a request that waits for another's run checks for its own cancellation.
-_LOOK_S: Final = 0.05
-
-
-class _Flight:
-    """Run in progress, and its outputs once there are any."""
-
-    def __init__(self) -> None:
-        self.outputs: Arrays | None = None
-        self._is_over = threading.Event()
-
-    def end(self) -> None:
-        """Mark the run as ended, whatever the outcome."""
-        self._is_over.set()
-
-    def is_seen_to_its_end(self, is_cancelled: Callable[[], bool]) -> bool:
-        """Wait for the end; return False if cancelled before."""
-        while not self._is_over.wait(_LOOK_S):
-            if is_cancelled():
-                return False
-        return True
-
-
 @dataclass(frozen=True, slots=True)
 class _Entry:
     outputs: Arrays
@@ -102,7 +79,6 @@ class ResponseCache:
         self.max_bytes = max_bytes
         self._hash_of = find_hash() if hash_of is None else hash_of
         self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
-        self._flights: dict[bytes, _Flight] = {}
         self._bytes = 0
         self._is_closed = False
         self._lock = threading.Lock()
@@ -139,43 +115,6 @@ class ResponseCache:
                 return None
             self._entries.move_to_end(key)
             return entry.outputs
-
-    def once(
-        self, key: bytes, compute: Callable[[], Arrays], is_cancelled: Callable[[], bool] | None
-    ) -> tuple[Arrays, bool]:
-        """Return the outputs for a key, and whether they come from the cache or another request's run.
-
-        If that run fails, only its own request fails; one of the waiting requests starts a new run. Outputs are cached.
-
-        Args:
-            key: key of the inputs.
-            compute: the run.
-            is_cancelled: polled while waiting; None if the caller must not wait.
-        """
-        mine = _Flight()
-        while True:
-            with self._lock:
-                if (entry := self._entries.get(key)) is not None:
-                    self._entries.move_to_end(key)
-                    return entry.outputs, True
-                flight = self._flights.setdefault(key, mine)
-            if flight is mine:
-                return self._fly(key, mine, compute), False
-            if is_cancelled is None or not flight.is_seen_to_its_end(is_cancelled):
-                return compute(), False
-            if flight.outputs is not None:
-                return flight.outputs, True
-
-    def _fly(self, key: bytes, flight: _Flight, compute: Callable[[], Arrays]) -> Arrays:
-        try:
-            outputs = compute()
-            self.put(key, outputs)
-            flight.outputs = self.get(key) or outputs
-            return outputs
-        finally:
-            with self._lock:
-                del self._flights[key]
-            flight.end()
 
     def put(self, key: bytes, outputs: Arrays) -> None:
         """Store a copy of the outputs if there is room."""

@@ -189,11 +189,11 @@ class Runs:
     def run(self, prepared: Prepared, cancelled: Callable[[], bool] | None = None) -> Ran:
         """Compute the outputs of one request.
 
-        With a cache, outputs of a run on equal tensors are reused if it ended since ``recall`` or is in progress.
+        With a cache, outputs of a run on equal tensors are reused if it ended since ``recall``.
 
         Args:
             prepared: request to run.
-            cancelled: polled between operators and while waiting for another run; without it there is no waiting.
+            cancelled: polled between operators.
 
         Raises:
             ServiceError: there is not enough memory.
@@ -202,17 +202,11 @@ class Runs:
         if prepared.rest:
             first, *rest = [self._compute(each, cancelled) for each in (prepared, *prepared.rest)]
             return first._replace(rest=tuple(rest))
-        if self._cache is None or prepared.key is None:
-            return self._compute(prepared, cancelled)
-        start, ran = time.perf_counter(), list[Ran]()
-
-        def compute() -> dict[str, NDArray[Any]]:
-            ran.append(self._compute(prepared, cancelled))
-            return ran[0].outputs
-
-        outputs, is_known = self._cache.once(prepared.key, compute, cancelled)
-        prepared.timing.cache_s += time.perf_counter() - start - sum(each.infer_s for each in ran)
-        return _recalled(prepared, outputs) if is_known else ran[0]._replace(outputs=dict(outputs))
+        if (known := self._cached(prepared)) is not None:
+            return _recalled(prepared, known)
+        ran = self._compute(prepared, cancelled)
+        self._keep(prepared, ran.outputs)
+        return ran
 
     def _compute(self, prepared: Prepared, cancelled: Callable[[], bool] | None) -> Ran:
         start, items = time.perf_counter(), prepared.items
@@ -253,12 +247,17 @@ class Runs:
         if self._verification is not None and total > 1:
             self._verification.check(prepared, found)
         for each, outputs in zip(prepared, found, strict=True):
-            if self._cache is not None and each.key is not None:
-                self._cache.put(each.key, outputs)
+            self._keep(each, outputs)
         return {
             id(each): Ran(outputs=outputs, infer_s=seconds, batch=total, is_first=at == 0)
             for at, (each, outputs) in enumerate(zip(prepared, found, strict=True))
         }
+
+    def _keep(self, prepared: Prepared, outputs: Outputs) -> None:
+        if self._cache is not None and prepared.key is not None:
+            start = time.perf_counter()
+            self._cache.put(prepared.key, outputs)
+            prepared.timing.cache_s += time.perf_counter() - start
 
     def _cached(self, prepared: Prepared) -> Outputs | None:
         if self._cache is None or prepared.key is None:

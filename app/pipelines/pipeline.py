@@ -300,7 +300,7 @@ class PipelineCall(Generic[T]):
         """Return False: several models never take as little time as handing a request to a thread."""
         return False
 
-    def run(self, cancelled: Callable[[], bool]) -> None:
+    def run(self, cancelled: Callable[[], bool] | None) -> None:
         """Run all steps."""
         assert self._execution is not None  # prepare() comes first
         self._result = self._execution.run(cancelled)

@@ -94,8 +94,8 @@ class Work(Protocol):
     def prepare_here(self) -> bool:
         """Prepare the request on the event loop if that takes no time; return whether the other steps are as quick."""
 
-    def run(self, cancelled: Callable[[], bool]) -> None:
-        """Run the request alone."""
+    def run(self, cancelled: Callable[[], bool] | None) -> None:
+        """Run the request alone; without ``cancelled`` to its end."""
 
     def run_with(self, others: Sequence[Any], cancelled: Callable[[], bool]) -> None:
         """Run the request together with others of its group; the caller runs each alone when this fails.

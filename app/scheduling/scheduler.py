@@ -218,7 +218,7 @@ class Scheduler:
         if time.monotonic() > deadline:
             raise self._run_queue.deadline_error()
         start = time.perf_counter()
-        work.run(_never)
+        work.run(None)
         self.step_times.ran(time.perf_counter() - start, 1)
         return work.finish(0.0)
 
@@ -259,10 +259,6 @@ class Scheduler:
             self._threads.wake()
 
 
-def _never() -> bool:
-    return False
-
-
 class FunctionWork:
     """A function call as work."""
 
@@ -278,7 +274,7 @@ class FunctionWork:
         """Return False, since the duration is unknown."""
         return False
 
-    def run(self, cancelled: Callable[[], bool]) -> None:
+    def run(self, cancelled: Callable[[], bool] | None) -> None:
         """Call the function, which checks by itself whether it is cancelled."""
         self._result = self._call()
 

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from app.errors import QueueFullError
 from app.memory.reservation import MemoryBudget
 from app.models.response_cache import ENTRY_BYTES, ResponseCache, find_hash
-from tests.patience import PATIENCE_S
 
 F32 = np.float32
 
@@ -273,69 +272,3 @@ def test_requests_and_caches_that_take_turns_never_wait_for_each_other() -> None
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(ask, range(8)))
     assert budget.used == 0 and budget.kept == sum(cache.held_bytes for cache in caches)
-
-
-class Runs:
-    """Runs that wait to be let go, and are counted."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.begun, self.release = threading.Semaphore(0), threading.Event()
-
-    def compute(self) -> dict[str, NDArray[Any]]:
-        self.count += 1
-        self.begun.release()
-        assert self.release.wait(PATIENCE_S)
-        return outputs(self.count)
-
-    def fail(self) -> dict[str, NDArray[Any]]:
-        self.compute()
-        raise ZeroDivisionError
-
-
-def never() -> bool:
-    return False
-
-
-@pytest.mark.parametrize("max_bytes", [1, 1 << 20])
-def test_equal_ones_at_once_are_computed_once_whether_or_not_that_is_kept(max_bytes: int) -> None:
-    cache, runs = ResponseCache(max_bytes), Runs()
-    key = numbered(cache, 1)
-    looked = [threading.Event() for _ in range(4)]
-    with ThreadPoolExecutor(5) as pool:
-        first = pool.submit(cache.once, key, runs.compute, never)
-        assert runs.begun.acquire(timeout=PATIENCE_S)
-        others = [pool.submit(cache.once, key, runs.compute, lambda own=own: bool(own.set())) for own in looked]
-        assert all(own.wait(PATIENCE_S) for own in looked)  # all of them wait, and look whether they should
-        assert cache.once(numbered(cache, 2), lambda: outputs(7), never)[0]["out0"][0] == 7
-        runs.release.set()
-        assert not first.result()[1]
-        assert all(known and found["out0"].tolist() == [1] * 4 for found, known in (each.result() for each in others))
-    assert runs.count == 1 and not cache._flights
-
-
-def test_an_error_is_that_ones_whose_run_it_was_and_another_one_begins_anew() -> None:
-    cache, runs = ResponseCache(1 << 20), Runs()
-    key = numbered(cache, 1)
-    with ThreadPoolExecutor(3) as pool:
-        first = pool.submit(cache.once, key, runs.fail, never)
-        assert runs.begun.acquire(timeout=PATIENCE_S)
-        others = [pool.submit(cache.once, key, runs.compute, never) for _ in range(2)]
-        runs.release.set()
-        with pytest.raises(ZeroDivisionError):
-            first.result()
-        assert {each.result()[0]["out0"][0] for each in others} == {2.0}
-    assert runs.count == 2 and not cache._flights
-
-
-def test_a_cancelled_request_or_one_that_must_not_wait_does_not_wait() -> None:
-    cache, runs = ResponseCache(1 << 20), Runs()
-    key = numbered(cache, 1)
-    with ThreadPoolExecutor(1) as pool:
-        first = pool.submit(cache.once, key, runs.compute, never)
-        assert runs.begun.acquire(timeout=PATIENCE_S)
-        assert cache.once(key, lambda: outputs(5), None)[0]["out0"][0] == 5
-        assert cache.once(key, lambda: outputs(6), lambda: True)[0]["out0"][0] == 6
-        runs.release.set()
-        assert first.result()[0]["out0"][0] == 1
-    assert cache.once(key, runs.compute, None)[1] and runs.count == 1
