@@ -56,6 +56,10 @@ SECTIONS: Final[dict[str, tuple[str, str]]] = {
         "ONNX files against PNNX pairs",
         "The same networks from both formats; the aim is a ratio of 0.98 to 1.02.",
     ),
+    "exported": (
+        "Written ONNX files against PyTorch's",
+        "The same networks as `export-onnx` and as `torch.onnx.export` write them, both in onnxruntime; fastest runs.",
+    ),
     "classical": (
         "Classical models",
         "Pipelines of scikit-learn, LightGBM and XGBoost; a ratio is onnxruntime's time divided by ours, fastest runs.",
@@ -159,6 +163,7 @@ COMMANDS: Final[dict[str, tuple[str, ...]]] = {
     "random_lines": ("random_shapes --save random_lines",),
     "random_pictures": ("random_shapes --pictures mobilenet_v3_small --save random_pictures",),
     "formats": ("formats --save formats",),
+    "exported": ("exported --save exported",),
     "classical": ("classical_models --save classical",),
     "quantised": ("quantised_models --save quantised",),
     "bfloat16": ("quantised_models --kinds bf16 --threads 1 2 --save bfloat16",),

@@ -12,6 +12,7 @@ from engine.onnx_writing.registry import writes
 from engine.onnx_writing.rules.functions import times
 from engine.onnx_writing.value import Value
 from engine.onnx_writing.writer import BOOL, INT64, Writer
+from engine.tensor import Array
 
 
 @writes(attention.ScaledDotProductAttention)
@@ -78,10 +79,20 @@ def _softmax(to: Writer, scores: Value, *, hides: bool) -> Value:
 
 
 def _added(to: Writer, mask: Value, dtype: Any, *, allowed: bool) -> Value:
+    kept = None if mask.constant is None else _without_copies(mask.constant)
+    mask = mask if kept is None or kept is mask.constant else to.constant(kept)
     if mask.dtype != BOOL:
         return to.cast(mask, dtype)
     hidden, seen = to.constant(-np.inf, dtype), to.constant(0, dtype)
     return to.where(mask, *((seen, hidden) if allowed else (hidden, seen)))
+
+
+def _without_copies(mask: Array) -> Array:
+    """Return a mask with one item along leading axes where all are equal: converters store it for every window."""
+    for axis in range(mask.ndim - 2):
+        first = mask[(slice(None),) * axis + (slice(1),)]
+        mask = first if mask.shape[axis] > 1 and (mask == first).all() else mask
+    return mask
 
 
 def _later(to: Writer, rows: Any, columns: Any, before: Any = 0) -> Value:

@@ -94,6 +94,24 @@ def test_random_graphs_give_our_answers(first: int) -> None:
             hold(mine, theirs, tensor.is_exact, 1e-4)
 
 
+@pytest.mark.parametrize("repeats", [True, False])
+def test_a_mask_that_repeats_for_every_window_is_stored_once(repeats: bool) -> None:
+    random = np.random.default_rng(3)
+    mask = random.standard_normal((1 if repeats else 4, 3, 5, 5)).astype(np.float32).repeat(4 if repeats else 1, 0)
+    stored = Operator("pnnx.Attribute", "mask", (), ("m",), {}, {"data": Attribute(mask.shape, mask.dtype, mask)})
+    attend = op("F.scaled_dot_product_attention", "attend", "q k v m", "y", dropout_p=0.0, is_causal=False)
+    inputs = [op("pnnx.Input", name, "", name) for name in "qkv"]
+    specs = {f"_{name}": engine.TensorSpec((4, 3, 5, 8), np.dtype(np.float32)) for name in "qkv"}
+    graph = built(*inputs, stored, replace(attend, labels=("query", "key", "value", "attn_mask")),
+                  op("pnnx.Output", "out0", "y"), **specs)  # fmt: skip
+    q, k, v = (random.standard_normal((4, 3, 5, 8)).astype(np.float32) for _ in "qkv")
+    weights = np.exp(q @ k.swapaxes(2, 3) / np.sqrt(8) + mask)
+    np.testing.assert_allclose(
+        answers(graph, [q, k, v])[0], weights / weights.sum(-1, keepdims=True) @ v, rtol=1e-4, atol=1e-5
+    )
+    assert [1 if repeats else 4, 3, 5, 5] in [list(each.dims) for each in to_model(graph).graph.initializer]
+
+
 def residual_block() -> engine.RuntimeGraph:
     """Return a convolution, a pool, a block of two convolutions that its input is added to, a mean, a linear layer."""
     random = np.random.default_rng(2)
