@@ -12,7 +12,7 @@ from PIL import Image
 from app.arrays import dtype_name
 from app.errors import NotFoundError
 from app.images.drawing import encode_png, to_text
-from app.memory.reservation import charge, check, running
+from app.memory.reservation import charge, running
 from app.messages import cut
 from app.models.model import Model
 from app.models.request import InferRequest
@@ -99,7 +99,7 @@ def activation(model: Model, request: InferRequest, operand: str) -> dict[str, A
     prepared = model.prepare(request)
     # Every value of the run may be kept.
     with running(model.session.estimate_bytes(prepared.tensors)):
-        value = model.session.run(prepared.tensors, taps=[operand], cancelled=_is_late).taps[operand]
+        value = model.session.run(prepared.tensors, taps=[operand]).taps[operand]
     charge(COST)
     array = np.asarray(value) if isinstance(value, (np.ndarray, int, float, bool)) else None
     if array is None:
@@ -119,8 +119,3 @@ def _operand(model: Model, name: str) -> str:
     if port is None:
         raise NotFoundError(f"model '{model.name}' has no operand '{cut(name)}'")
     return port.operand
-
-
-def _is_late() -> bool:
-    check()
-    return False

@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 import engine
+from app.codec.parse import parse
 from app.console.samples import list_samples, read_sample
 from app.errors import InvalidRequestError
-from app.memory.reservation import check, running, would_fit
+from app.memory.reservation import running, would_fit
 from app.messages import cut, quoted
 from app.models.folder.repository import ModelFiles
 from app.models.model import Model
@@ -25,7 +26,6 @@ from app.render.caption import family_of
 from app.settings import Settings
 
 _SHAPE: Final = re.compile(r"\d{1,10}(,\d{1,10}){0,31}|scalar")
-Read = Callable[[bytes, str], InferRequest]
 Measured = tuple[dict[str, NDArray[Any]], str]
 # Number of runs, of which the fastest is reported; fewer if they take longer than _ENOUGH_S in all.
 _RUNS: Final = 7
@@ -33,14 +33,14 @@ _ENOUGH_S: Final = 1.0
 
 
 def inputs_to_measure(
-    model: Model, files: ModelFiles, read: Read, shapes: Sequence[str] = (), sample: str | None = None
+    model: Model, files: ModelFiles, settings: Settings, shapes: Sequence[str] = (), sample: str | None = None
 ) -> Measured:
     """Return inputs and their description.
 
     Args:
         model: model to run.
         files: files of the model.
-        read: converts a sample and its type to a request.
+        settings: settings of the server.
         shapes: shapes such as ``1,3,224,224``, one per input.
         sample: name of a sample; by default the first one if sizes are dynamic.
 
@@ -61,7 +61,8 @@ def inputs_to_measure(
                 f"profile: {model.missing_example} and has no sample, expected such as shape=1,3,224,224"
             )
         sample = str(named[0]["name"])
-    return model.prepare(read(*read_sample(files, sample))).tensors, f"sample {sample}"
+    message = parse(*read_sample(files, sample), settings)
+    return model.prepare(InferRequest(decode=message.decode, parameters={})).tensors, f"sample {sample}"
 
 
 def _zeros(model: Model, texts: Sequence[str]) -> dict[str, NDArray[Any]]:
@@ -130,19 +131,14 @@ def _buffers(model: Model, outputs: engine.Outputs) -> list[dict[str, Any]]:
 
 
 def _fastest(model: Model, inputs: Mapping[str, NDArray[Any]]) -> engine.Outputs:
-    model.session.run(inputs, cancelled=_is_late)  # warm-up
+    model.session.run(inputs)  # warm-up
     # The first profiled run may compile; the minimum excludes it.
-    best, end = model.session.run(inputs, profile=True, cancelled=_is_late), time.monotonic() + _ENOUGH_S
+    best, end = model.session.run(inputs, profile=True), time.monotonic() + _ENOUGH_S
     for _ in range(_RUNS - 1):
         if time.monotonic() > end:
             break
-        best = min(best, model.session.run(inputs, profile=True, cancelled=_is_late), key=_time_us)
+        best = min(best, model.session.run(inputs, profile=True), key=_time_us)
     return best
-
-
-def _is_late() -> bool:
-    check()
-    return False
 
 
 def _time_us(outputs: engine.Outputs) -> float:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
+from app.console.profiling import inputs_to_measure, profile
+from app.errors import InvalidRequestError
+from app.models.folder.repository import ModelFiles
+from app.models.model import Model
 from app.render import render, with_times
 from app.render.caption import COLOURS
 from app.render.formatting import count_text, percent_text, shape_text, text_width, time_text, totals_text
 from app.render.svg.markup import element, number, text
+from app.settings import Settings
 from app.version import version
 
 KINDS: Final[Mapping[str, str]] = {
@@ -161,6 +167,25 @@ td.n,th.n{text-align:right}
 td i{display:inline-block;height:8px;border-radius:2px;background:var(--heat);margin-right:8px}
 svg{max-width:100%;height:auto}
 """
+
+
+def measured_report(
+    model: Model,
+    name: str,
+    files: ModelFiles,
+    settings: Settings,
+    quantised: Mapping[str, Any] | None,
+    shapes: Sequence[str] = (),
+    sample: str | None = None,
+) -> str:
+    """Return the page of a model with a run; see ``inputs_to_measure`` for shapes and sample, and for errors.
+
+    With dynamic sizes and without shapes or a sample there is no input, so the page has only the graph.
+    """
+    measured = None
+    with nullcontext() if shapes or sample else suppress(InvalidRequestError):
+        measured = profile(model, settings, *inputs_to_measure(model, files, settings, shapes, sample))
+    return report({**model.session.describe(), "name": name}, measured, quantised)
 
 
 def report(

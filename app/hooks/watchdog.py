@@ -69,20 +69,12 @@ class Watchdog:
                 while not self._running:
                     self._changed.wait()
                 for thread, reservation in list(self._running.items()):
-                    if _is_over(reservation):
+                    if reservation.is_cancelled:
                         del self._running[thread]
                         ctypes.pythonapi.PyThreadState_SetAsyncExc(
                             ctypes.c_ulong(thread), ctypes.py_object(InterruptedByDeadline)
                         )
                 self._changed.wait(_CHECK_S)
-
-
-def _is_over(reservation: Reservation) -> bool:
-    try:
-        reservation.check()
-    except DeadlineExceededError:
-        return True
-    return False
 
 
 WATCHDOG: Final = Watchdog()

@@ -12,6 +12,7 @@ import gc
 import os
 import threading
 import time
+from pathlib import Path
 from typing import Any, Final
 
 import engine
@@ -39,6 +40,7 @@ _new: Any = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_char_p, ctypes.c_ssize_
     ("PyByteArray_FromStringAndSize", ctypes.pythonapi)
 )
 _REST_S: Final = 60.0
+_STATM: Final = Path("/proc/self/statm")
 _next_freeze_at: float | None = None
 
 
@@ -92,6 +94,14 @@ class Trimmer:
             self._held = 0
         if self._libc is not None:
             self._libc.malloc_trim(0)
+
+
+def resident_bytes() -> int | None:
+    """Return the resident memory of the process; None on other systems than Linux, or without a file descriptor."""
+    try:
+        return int(_STATM.read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 def _libc() -> Any:

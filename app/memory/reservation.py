@@ -130,13 +130,18 @@ class Reservation:
         self._is_cancelled = before
         self.close()
 
+    @property
+    def is_cancelled(self) -> bool:
+        """Return whether the deadline has passed, or the client has left."""
+        return self._is_cancelled is not None and self._is_cancelled()
+
     def check(self) -> None:
         """Stop work whose result is no longer needed.
 
         Raises:
             DeadlineExceededError: the deadline has passed, or the client has left.
         """
-        if self._is_cancelled is not None and self._is_cancelled():
+        if self.is_cancelled:
             raise DeadlineExceededError("the request was not answered within its time")
 
     def close(self) -> None:

@@ -15,6 +15,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -23,6 +24,7 @@ from typing import Any, Final, Protocol, TypeAlias
 import orjson
 
 import engine
+from app.memory.machine import resident_bytes
 from app.models.model import Model
 from app.models.registry.store import Store
 from app.models.registry.version import State, Version
@@ -31,7 +33,6 @@ from app.serving.dataplane import DataPlane
 from app.version import version as program_version
 
 _OK = "ok"
-_STATM: Final = Path("/proc/self/statm")
 _FILES: Final = Path("/proc/self/fd")
 
 
@@ -344,13 +345,10 @@ def _of_system() -> Iterator[tuple[str, float, *tuple[str, ...]]]:
     times = os.times()
     yield "process_cpu_seconds_total", times.user + times.system
     yield "process_threads", threading.active_count()
-    try:
-        pages = int(_STATM.read_bytes().split()[1])
-        files = len(os.listdir(_FILES)) - 1  # without the descriptor of the listing itself
-    except (OSError, ValueError, IndexError):  # another system, or out of file descriptors
-        return
-    yield "process_resident_memory_bytes", float(pages * os.sysconf("SC_PAGE_SIZE"))
-    yield "process_open_fds", files
+    if (resident := resident_bytes()) is not None:
+        yield "process_resident_memory_bytes", float(resident)
+    with suppress(OSError):  # another system, or out of file descriptors
+        yield "process_open_fds", len(os.listdir(_FILES)) - 1  # without the descriptor of the listing itself
 
 
 def _of_garbage() -> Iterator[tuple[str, float, *tuple[str, ...]]]:

@@ -12,10 +12,13 @@ from collections import Counter, deque
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from app.errors import DeadlineExceededError
-from app.scheduling.job import Job, Stage, Work
+from app.scheduling.job import Job, Stage
+
+if TYPE_CHECKING:
+    from app.scheduling.worker import Worker
 
 Step: TypeAlias = Callable[[], None]
 # Kinds of runs: compiled shapes, and shapes that are not compiled.
@@ -26,19 +29,6 @@ FULL: Final = "full"
 FEW: Final = "few"
 ALONE: Final = "alone"
 OTHERS: Final = "others"
-
-
-class Steps(Protocol):
-    """Executor of the steps of requests."""
-
-    def prepare(self, job: Job, work: Work) -> None:
-        """Prepare a request."""
-
-    def run(self, jobs: list[Job], kind: int) -> None:
-        """Run requests together; ``kind`` is USUAL or SLOW."""
-
-    def finish(self, job: Job, queue_s: float) -> None:
-        """Make the answer of a request that has run."""
 
 
 class RunQueue:
@@ -129,7 +119,7 @@ class RunQueue:
         """Return the error of a request whose deadline has passed."""
         return DeadlineExceededError(f"'{self._name}' did not answer within the request's time")
 
-    def next(self, steps: Steps) -> Step | None:
+    def next(self, steps: Worker) -> Step | None:
         """Return the next step of a thread, or None. Steps later in a request come first."""
         if self.to_finish:
             return partial(steps.finish, *self.to_finish.popleft())

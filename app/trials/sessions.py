@@ -14,11 +14,10 @@ from pydantic import Field, model_validator
 
 import engine
 from app.errors import InvalidRequestError
-from app.memory.machine import budget_bytes
 from app.memory.reservation import charged
 from app.models.folder.config import Precision
 from app.models.model import Model
-from app.models.sessions import cache_of
+from app.models.sessions import open_session
 from app.schema import Section
 from app.settings import Settings
 
@@ -197,17 +196,8 @@ class Sessions:
 
 def open_build(graph: engine.RuntimeGraph, build: Build, settings: Settings) -> engine.Session:
     """Return a session of a build."""
-    return engine.Session(
-        graph,
-        backend=build.backend,
-        threads=build.threads,
-        winograd=build.winograd,
-        passes_off=build.passes_off,
-        precision=build.precision,
-        cache=cache_of(settings),
-        cache_max_bytes=settings.cache_max_bytes,
-        instances_max_bytes=budget_bytes(settings.instances_max_bytes, settings.workers),
-    )
+    options = {"backend": build.backend, "winograd": build.winograd, "passes_off": build.passes_off}
+    return open_session(graph, settings.model_copy(update=options), build.threads, build.precision)
 
 
 def weights_bytes(graph: engine.RuntimeGraph) -> int:

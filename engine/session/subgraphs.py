@@ -6,8 +6,8 @@ Inputs and outputs are nearly always tensors. If one is not, or there is no kern
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -22,44 +22,14 @@ from engine.errors import (
 from engine.graph import RuntimeGraph
 from engine.graph.building.subgraphs import Subgraph
 from engine.limits import check_size
-from engine.tensor import Array, TensorSpec
+from engine.tensor import TensorSpec
 
 if TYPE_CHECKING:
-    from engine.compiler.runtime.program import Program
+    from engine.session.executor import Executor
 
 _BYTE: Final = np.dtype(np.uint8)
 # Number of input shapes whose inferred results are kept.
 _MAX_KNOWN: Final = 64
-
-
-class Runner(Protocol):
-    """Executor of one graph, as a subgraph needs it."""
-
-    @property
-    def compiles(self) -> bool:
-        """Return whether graphs run as machine code."""
-
-    @property
-    def run(self) -> Callable[[RuntimeGraph, Sequence[Array], None], list[Array]]:
-        """Return the function that runs a graph."""
-
-    def request(self, graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> None:
-        """Compile for these shapes in the background, if they occur once more."""
-
-    def prepare(self, graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> Any:
-        """Compile before the first run."""
-
-    def prepare_dynamic(self, graph: RuntimeGraph) -> None:
-        """Compile for all sizes before the first run."""
-
-    def program(self, graph: RuntimeGraph, specs: Sequence[TensorSpec]) -> Program | None:
-        """Return the program that would run inputs of these shapes, if there is one."""
-
-    def annotate(self, graph: RuntimeGraph, specs: None, description: dict[str, Any]) -> None:
-        """Add the kernels of a graph's operators to its description."""
-
-    def close(self) -> None:
-        """Release memory and threads."""
 
 
 class CompiledSubgraph:
@@ -69,7 +39,7 @@ class CompiledSubgraph:
         runner: of this subgraph alone: what cannot be compiled here does not affect the outer graph.
     """
 
-    def __init__(self, subgraph: Subgraph, runner: Runner) -> None:
+    def __init__(self, subgraph: Subgraph, runner: Executor) -> None:
         graph = subgraph.graph
         assert isinstance(graph, RuntimeGraph)  # what runtime_graph builds
         self._subgraph = subgraph

@@ -119,7 +119,7 @@ ALLOWED: dict[str, set[str]] = {
     | {"app.arrays", "app.images", "app.memory", "app.scheduling", "app.signature", "app.sound", "app.text"}
     | {"app.hooks", "app.models.request", "app.models.sequences", "app.models.servable", "app.models.statistics"},
     "app.trials": BASICS | {"app.codec", "app.measuring", "app.memory", "app.models"},
-    "app.console": BASICS | {"app.images", "app.memory", "app.models", "app.render", "app.serving"},
+    "app.console": BASICS | {"app.codec", "app.images", "app.memory", "app.models", "app.render", "app.serving"},
     "app.remote": BASICS | {"app.models.folder.layout"},
     "app.serving": BASICS | {"app.memory", "app.models", "app.remote", "app.scheduling", "app.thread_limits"},
     "app.scale": BASICS

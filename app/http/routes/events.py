@@ -6,8 +6,6 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator
-from functools import lru_cache
-from pathlib import Path
 from typing import Any, Final
 
 from fastapi import APIRouter
@@ -15,10 +13,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-import engine
 from app.errors import QueueFullError
 from app.http.progress_events import STREAMED, EventStream, format_event
 from app.http.schemas import REFUSED
+from app.memory.machine import resident_bytes
 from app.models.model import Model
 from app.models.registry.counters import VersionCounters
 from app.models.registry.index import details
@@ -26,7 +24,6 @@ from app.models.registry.version import Version
 from app.models.statistics import TIME_BOUNDS
 from app.serving.dataplane import DataPlane
 
-_STATM: Final = Path("/proc/self/statm")
 _STARTED: Final = time.time()
 router = APIRouter(tags=["models"])
 # Limit of listeners, each of which holds a connection.
@@ -51,7 +48,7 @@ def pulse(plane: DataPlane) -> dict[str, Any]:
         "at": time.time(),
         "bounds_s": list(TIME_BOUNDS),
         "ready": plane.unready_reason(),
-        "process": {"started": _STARTED, "cpu_s": sum(os.times()[:2]), "bytes": _resident(), **_allowed(plane)},
+        "process": {"started": _STARTED, "cpu_s": sum(os.times()[:2]), "bytes": resident_bytes(), **_allowed(plane)},
         "models": models,
     }
 
@@ -59,32 +56,17 @@ def pulse(plane: DataPlane) -> dict[str, Any]:
 def _figures(version: Version, counted: VersionCounters) -> dict[str, Any]:
     if version.model is None:
         return {}
-    is_network = isinstance(version.model, Model)
-    weights, operators = _size(version.network.session) if is_network else (0, 0)
+    session = version.model.session if isinstance(version.model, Model) else None
     return {
         "times": list(counted.statistics.buckets.total),
         "batches": {str(size): batches.count for size, batches in sorted(counted.statistics.batches.items())},
-        "weights_bytes": weights,
-        "operators": operators,
+        "weights_bytes": 0 if session is None else session.memory["weights"],
+        "operators": 0 if session is None else len(session.graph.operators),
     }
-
-
-@lru_cache(maxsize=256)
-def _size(session: engine.Session) -> tuple[int, int]:
-    """Return the bytes of the weights in the file, and the number of operators."""
-    operators = session.graph.operators
-    return sum(each.data.nbytes for op in operators for each in op.attributes.values()), len(operators)
 
 
 def _allowed(plane: DataPlane) -> dict[str, Any]:
     return {"threads": plane.budget.threads, "workers": plane.settings.workers}
-
-
-def _resident() -> int | None:
-    try:
-        return int(_STATM.read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, IndexError):  # not Linux
-        return None
 
 
 class Pulses:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext, suppress
 from functools import partial
 from typing import Annotated, Any, Final
 
@@ -16,17 +15,14 @@ from app.codec.parse import parse
 from app.console.figures import activation
 from app.console.profiling import inputs_to_measure, profile
 from app.console.quantisation import QuantisationReport, read_report
-from app.console.report import report
+from app.console.report import measured_report
 from app.console.samples import list_samples, read_sample
-from app.errors import InvalidRequestError
 from app.http.body import dataplane, first_headers, read_body, until_disconnect
 from app.http.model_request import read_limit
 from app.http.responses import ChargedResponse, json_response
 from app.http.schemas import REFUSED, VersionNumber
-from app.models.folder.repository import ModelFiles
 from app.models.model import Model
 from app.models.request import InferRequest
-from app.settings import Settings
 
 router = APIRouter(prefix="/models/{name}")
 
@@ -80,7 +76,10 @@ async def profile_of(
     plane = dataplane(request)
     files, found = plane.store.entry(name).files, plane.store.version(name, read_version(version))
     with plane.memory.answering():
-        measure = partial(_profile, files, plane.settings, shape or [], sample)
+
+        def measure(model: Model) -> dict[str, Any]:
+            return profile(model, plane.settings, *inputs_to_measure(model, files, plane.settings, shape or [], sample))
+
         return json_response(await until_disconnect(request, plane.run_on_model(found, measure, plane.deadline())))
 
 
@@ -108,33 +107,12 @@ async def report_of(
     headers = {"content-disposition": f'attachment; filename="{name}.html"', "content-security-policy": _STATIC}
     with plane.memory.answering():
         quantised = await plane.offload(partial(read_report, found.files, name), plane.deadline())
-        write = partial(_report, files, plane.settings, shape or [], sample, quantised)
+
+        def write(model: Model) -> str:
+            return measured_report(model, model.name, files, plane.settings, quantised, shape or [], sample)
+
         work = plane.run_on_model(found, write, plane.deadline())
         return Response(await until_disconnect(request, work), media_type="text/html", headers=headers)
-
-
-def _profile(
-    files: ModelFiles, settings: Settings, shapes: list[str], sample: str | None, model: Model
-) -> dict[str, Any]:
-    def read(content: bytes, kind: str) -> InferRequest:
-        return InferRequest(decode=parse(content, kind, settings).decode, parameters={})
-
-    return profile(model, settings, *inputs_to_measure(model, files, read, shapes, sample))
-
-
-def _report(
-    files: ModelFiles,
-    settings: Settings,
-    shapes: list[str],
-    sample: str | None,
-    quantised: dict[str, Any] | None,
-    model: Model,
-) -> str:
-    profiled = None
-    # With dynamic sizes and without shapes or a sample there is no input, so the report has only the graph.
-    with nullcontext() if shapes or sample else suppress(InvalidRequestError):
-        profiled = _profile(files, settings, shapes, sample, model)
-    return report({**model.session.describe(), "name": model.name}, profiled, quantised)
 
 
 @router.post(
