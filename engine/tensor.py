@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, TypeAlias, cast
@@ -152,6 +152,10 @@ class TensorSpec:
         return f"{format_shape(self.shape)} {dtype_name(self.dtype)}"
 
 
+Shaped: TypeAlias = Sequence[TensorSpec | Array]
+"""Inputs of which only shapes and dtypes count."""
+
+
 class _Unknown:
     """The type of ``UNKNOWN``, a value that is unknown before a run."""
 
@@ -160,6 +164,11 @@ class _Unknown:
 
 
 UNKNOWN: Final = _Unknown()
+
+
+def specs_of(inputs: Shaped) -> list[TensorSpec]:
+    """Return the specs of inputs, without their elements."""
+    return [TensorSpec(each.shape, each.dtype) for each in inputs]
 
 
 def is_known(value: object) -> bool:

@@ -35,7 +35,7 @@ from engine.graph.port import Port
 from engine.memory.blocks import is_mapped, move_to_disk
 from engine.memory.shared_blocks import shared
 from engine.options import Options
-from engine.tensor import Array, TensorSpec
+from engine.tensor import Array, Shaped, TensorSpec, specs_of
 
 # Programs of a dynamic graph that are stored in the cache, each with all weights.
 MAX_KEPT = 8
@@ -50,6 +50,7 @@ class Builder:
 
     Attributes:
         host: the processor that programs are for: a bundle's, until others are compiled.
+        is_dynamic: whether inputs come in many shapes, so that programs share code and weights.
         subgraphs: the subgraphs of its operators.
         carried: the programs of the graph's bundle; None where it has none.
         gap: why shapes that a bundle has no program for cannot be compiled; None where they can.
@@ -68,6 +69,7 @@ class Builder:
         self._graph = graph
         self._states = frozenset(each.input for each in graph.feedback if each.axis is not None)
         self._pipeline = CompilePipeline(graph, options)
+        self.is_dynamic = self._pipeline.is_dynamic
         self.subgraphs = Subgraphs(compiles)
         self._options = options
         self._cache = Cache(folder=options.cache, max_bytes=options.cache_max_bytes) if options.cache else None
@@ -77,11 +79,6 @@ class Builder:
         self._templates_bytes = 0
         self._digest: bytes | None = None
         self._kept = 0
-
-    @property
-    def is_dynamic(self) -> bool:
-        """Return whether inputs come in many shapes, so that programs share code and weights."""
-        return self._pipeline.is_dynamic
 
     def program(
         self,
@@ -142,11 +139,11 @@ class Builder:
         origin = Origin(time_s=time_s, entry_bytes=self._templates_bytes)
         return replace(self._bound(loaded, numbers, specs), origin=origin)
 
-    def _found_template(self, specs: Sequence[TensorSpec]) -> tuple[Loaded, Array] | None:
+    def _found_template(self, inputs: Shaped) -> tuple[Loaded, Array] | None:
         """Return the template that is valid for these shapes, from this or an earlier process; None without one."""
         if not self._is_looked_up:
             self.restore_templates()
-        return self._templates.find(specs)
+        return self._templates.find(inputs)
 
     def restore_templates(self) -> None:
         """Load the templates that an earlier process has stored, once."""
@@ -211,24 +208,24 @@ class Builder:
     def _templates_key(self) -> str:
         return self._key([each.spec for each in self._graph.inputs if each.spec is not None], "templates")
 
-    def _bound(self, loaded: Loaded, numbers: Array, specs: Sequence[TensorSpec]) -> Program:
+    def _bound(self, loaded: Loaded, numbers: Array, inputs: Shaped) -> Program:
         """Return the program of a template for one set of sizes."""
         if loaded.program is None:
             loaded.program = self._without_numbers(loaded)
-        program = loaded.program.bound(numbers)
+        known: Mapping[str, object] = {}
         if loaded.parts is not None:
-            compute = partial(self._pipeline.known_values, loaded.parts.graph, specs)
+            compute = partial(self._pipeline.known_values, loaded.parts.graph, specs_of(inputs))
             known = ConstantValues(loaded.parts.known, compute)
-            program = replace(program, known=known)
+        program = loaded.program.bound(numbers, known)
         if not loaded.is_checked:  # all other sizes pass the template's own checks
-            self._check(program.executable, specs)
+            self._check(program.executable, specs_of(inputs))
             loaded.is_checked = True
         return program
 
     def _without_numbers(self, loaded: Loaded) -> Program:
         """Return the program of a template before it has sizes."""
         parts = loaded.parts
-        return Program(
+        program = Program(
             plan=loaded.template.executable,
             code=loaded.code,
             operators={} if parts is None else parts.operators,
@@ -237,6 +234,8 @@ class Builder:
             states=self._states,
             origin=Origin(is_cached=loaded.is_restored, entry_bytes=self._templates_bytes),
         )
+        _ = program.fixed_bytes, program.makes_all_outputs, program.has_calls or program.segments  # same for all sizes
+        return program
 
     def _loaded(self, executable: Executable, specs: Sequence[TensorSpec], progress: Progress) -> Program:
         self._check(executable, specs)
@@ -268,27 +267,29 @@ class Builder:
             graph = self._pipeline.optimised(specs, self.host, cancellable_progress(silent))
             self.subgraphs.prepare(program.operators.values(), self._pipeline.infer(graph, specs))
 
-    def bound_program(self, specs: Sequence[TensorSpec]) -> Program | None:
+    def bound_program(self, inputs: Shaped) -> Program | None:
         """Return the program for inputs of these shapes if a template is valid for them; binding takes no time.
 
         Raises:
             CompileError: a plan does not stay inside its memory.
         """
-        found = self._found_template(specs) if self.is_dynamic and not self.carries(specs) else None
-        return None if found is None else self._bound(*found, specs)
+        if not self.is_dynamic or self.carries(inputs):
+            return None
+        found = self._found_template(inputs)
+        return None if found is None else self._bound(*found, inputs)
 
-    def has_template(self, specs: Sequence[TensorSpec]) -> bool:
+    def has_template(self, inputs: Shaped) -> bool:
         """Return whether a template is valid for inputs of these shapes."""
-        return self.is_dynamic and self._found_template(specs) is not None
+        return self.is_dynamic and self._found_template(inputs) is not None
 
     @property
     def makes_templates(self) -> bool:
         """Return whether a program for new shapes will be a template that is valid for others too."""
         return self.is_dynamic and self.gap is None and self._templates.has_room
 
-    def carries(self, specs: Sequence[TensorSpec]) -> bool:
+    def carries(self, inputs: Shaped) -> bool:
         """Return whether the graph's bundle has a program for inputs of these shapes."""
-        return self.carried is not None and self.carried.holds(specs)
+        return self.carried is not None and self.carried.holds(specs_of(inputs))
 
     def has_gap(self, specs: Sequence[TensorSpec]) -> bool:
         """Return whether a bundle has no program for these shapes, and nothing else can make it."""

@@ -31,7 +31,7 @@ from engine.memory.resources import available_cores
 from engine.options import Options
 from engine.passes.decomposition import origin
 from engine.profiling import MeasuredRun
-from engine.tensor import Array, TensorSpec
+from engine.tensor import Array, Shaped, TensorSpec, specs_of
 
 # Operators of a graph that takes long to compile: LLVM needs about 20 ms for each distinct one.
 MANY_OPERATORS: Final = 24
@@ -104,7 +104,7 @@ class CompiledGraph:
             RunCancelledError: the caller cancelled.
             EngineError: an operator refuses its operands or fails; names the operator.
         """
-        instance = instance or self.instances.find(inputs) or self.instance_soon(_specs(inputs)) or self.make(inputs)
+        instance = instance or self.instance_soon(inputs) or self.make(inputs)
         times: list[Clocked] | None = None if runs is None else []
         try:
             outputs = instance.run(inputs, times)
@@ -117,7 +117,7 @@ class CompiledGraph:
             found = exact.instances.find(inputs)
             if found is not None or waits:
                 return exact.run(inputs, found, runs)
-            exact.instances.begin(_specs(inputs))
+            exact.instances.begin(specs_of(inputs))
             raise CompileError("code without Winograd's algorithm is being compiled") from None
         if runs is not None and times is not None:
             runs.append(report_run(instance.program.executable, self._graph, times))
@@ -131,7 +131,7 @@ class CompiledGraph:
             EngineError: an operator does not accept these shapes.
         """
         with self._defects.collecting(self._graph):
-            return self.instances.get(_specs(inputs))
+            return self.instances.get(specs_of(inputs))
 
     def run_parts(self, parts: Sequence[Sequence[Array]], axes: Axes) -> list[Array] | None:
         """Return the outputs of a batch that runs in parts; None if there is no code, or it does not apply.
@@ -167,24 +167,24 @@ class CompiledGraph:
                 self._parallel = ParallelParts(program, self._cores)
             return self._parallel
 
-    def instance_soon(self, specs: Sequence[TensorSpec]) -> AnyInstance | None:
-        """Return an instance for new shapes if a program for others is valid for them, else None."""
+    def instance_soon(self, inputs: Shaped) -> AnyInstance | None:
+        """Return the instance for inputs of these shapes if there is one or a template is valid for them, else None."""
         try:
             with self._defects.collecting(self._graph):
-                return self.instances.get_soon(specs, self.builder.bound_program)
+                return self.instances.get_soon(inputs, self.builder.bound_program)
         except EngineError:
             return None
 
-    def program_soon(self, specs: Sequence[TensorSpec]) -> Program | None:
+    def program_soon(self, inputs: Shaped) -> Program | None:
         """Return the program for inputs of these shapes if there is one, or a template is valid for them."""
         try:
-            return self.instances.program_soon(specs, self.builder.bound_program)
+            return self.instances.program_soon(inputs, self.builder.bound_program)
         except EngineError:
             return None
 
-    def is_ready(self, inputs: Sequence[Array]) -> bool:
+    def is_ready(self, inputs: Shaped) -> bool:
         """Return whether there is a program for inputs of these shapes."""
-        return self.instances.program(inputs) is not None or self.builder.has_template(_specs(inputs))
+        return self.instances.program(inputs) is not None or self.builder.has_template(inputs)
 
     def takes_long(self, specs: Sequence[TensorSpec]) -> bool:
         """Return whether making the instance would delay a first answer: much has to be compiled."""
@@ -335,7 +335,3 @@ def _kernel(
     if steps:
         return {"kernel": "fused", "fused_into": steps[-1][1][0]}
     return {"kernel": "view"} if name in plan.operators else {"kernel": "removed"}
-
-
-def _specs(inputs: Sequence[Array]) -> list[TensorSpec]:
-    return [TensorSpec(array.shape, array.dtype) for array in inputs]

@@ -8,7 +8,7 @@ from typing import Any
 from engine.graph.port import Port
 from engine.ir.dims import ShapeEnv, is_symbolic
 from engine.ir.guards import NO_GUARDS, Guards
-from engine.tensor import Dim, TensorSpec, dtype_name, named_dtype
+from engine.tensor import Dim, Shaped, TensorSpec, dtype_name, named_dtype
 
 
 def symbolic_specs(
@@ -79,13 +79,13 @@ class SizesOf:
         """Return it as plain data."""
         return [(shape, dtype_name(dtype)) for shape, dtype in zip(self._shapes, self._dtypes, strict=True)]
 
-    def __call__(self, specs: Sequence[TensorSpec]) -> list[int] | None:
+    def __call__(self, inputs: Shaped) -> list[int] | None:
         """Return the values in the order of the environment; None where the inputs do not fit."""
         found = [-1] * self._count
-        for shape, dtype, spec in zip(self._shapes, self._dtypes, specs, strict=True):
-            if len(shape) != len(spec.shape) or dtype != spec.dtype:
+        for shape, dtype, given in zip(self._shapes, self._dtypes, inputs, strict=True):
+            if len(shape) != len(given.shape) or dtype != given.dtype:
                 return None
-            for number, size in zip(shape, spec.sizes, strict=True):
+            for number, size in zip(shape, given.shape, strict=True):
                 if number < 0:
                     if size != -1 - number:
                         return None

@@ -28,7 +28,7 @@ from engine.graph.running.watch import Watch
 from engine.limits import MEMORY_RETRY_S
 from engine.options import Options
 from engine.profiling import MeasuredRun, measured
-from engine.tensor import Array, TensorSpec
+from engine.tensor import Array, specs_of
 from engine.toolchain import has_llvm, no_compiler
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class Race:
                 return run_reference(graph, inputs, runs)
             try:
                 compiled = self._graphs.of(graph)
-                instance = compiled.instances.find(inputs)
+                instance = compiled.instance_soon(inputs)
                 if instance is None:
                     instance = self._wait_for(graph, compiled, inputs, is_measured=runs is not None)
             except CompileError as error:
@@ -173,7 +173,7 @@ class Race:
         The shapes of the file are expected again: only their first answer is raced, and only if there is much to
             compile.
         """
-        specs = [TensorSpec(array.shape, array.dtype) for array in inputs]
+        specs = specs_of(inputs)
         if compiled.builder.has_gap(specs):
             return None
         if [port.spec for port in graph.inputs] == specs:
@@ -182,10 +182,8 @@ class Race:
             is_raced = not compiled.builder.carries(specs)
         if is_measured or not is_raced:
             return compiled.make(inputs)
-        instance = compiled.instance_soon(specs)
-        if instance is None:
-            compiled.begin(specs)
-        return instance
+        compiled.begin(specs)
+        return None
 
     def _race(
         self, graph: RuntimeGraph, compiled: CompiledGraph, inputs: Sequence[Array], runs: list[MeasuredRun] | None

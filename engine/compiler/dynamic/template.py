@@ -20,7 +20,7 @@ from engine.graph import RuntimeGraph, RuntimeOperator
 from engine.graph.symbolic_inputs import SizesOf
 from engine.ir.dims import ShapeEnv, hint, terms_of
 from engine.ir.tables import Table
-from engine.tensor import Array, TensorSpec
+from engine.tensor import Array, Shaped, specs_of
 
 MAX_TEMPLATES: Final = 8
 """Templates of a graph. Sizes that none of them is valid for get a program of their own."""
@@ -71,18 +71,18 @@ class Template:
             found and self.env.is_number(relation, terms) for (relation, terms), found in self.env.guards.items()
         )
 
-    def numbers(self, specs: Sequence[TensorSpec]) -> Array | None:
+    def numbers(self, inputs: Shaped) -> Array | None:
         """Return the pool for inputs of these shapes; None if the template is not valid for them."""
-        sizes = self.sizes(specs)
+        sizes = self.sizes(inputs)
         pool = None if sizes is None else self.table(sizes)
         if pool is not None and any(pool[each] < 0 for each in self.checks):
-            raise CompileError("a plan does not stay inside its memory", found=" and ".join(map(str, specs)))
+            raise CompileError("a plan does not stay inside its memory", found=" and ".join(map(str, specs_of(inputs))))
         return pool
 
 
-def input_elements(specs: Sequence[TensorSpec]) -> int:
+def input_elements(inputs: Shaped) -> int:
     """Return the number of elements of inputs; symbolic sizes count as their hints."""
-    return sum(math.prod(map(hint, spec.sizes)) for spec in specs)
+    return sum([math.prod(hint(each.shape)) for each in inputs])
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,17 +140,17 @@ class Templates:
         """Compile no more templates: other sizes then get a program of their own."""
         self._is_closed = True
 
-    def find(self, specs: Sequence[TensorSpec]) -> tuple[Loaded, Array] | None:
+    def find(self, inputs: Shaped) -> tuple[Loaded, Array] | None:
         """Return the template that is valid for inputs of these shapes, and its pool; None without one.
 
         Of several, the one that is optimised for the most similar sizes is taken.
         """
         found = self._found
         if len(found) > 1:
-            elements = max(1, input_elements(specs))
+            elements = max(1, input_elements(inputs))
             found = tuple(sorted(found, key=lambda each: abs(math.log(elements / each.template.elements))))
         for each in found:
-            if (numbers := each.template.numbers(specs)) is not None:
+            if (numbers := each.template.numbers(inputs)) is not None:
                 return each, numbers
         return None
 

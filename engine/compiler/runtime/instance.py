@@ -91,7 +91,6 @@ class Instance:
         elif self._arena.size < self._arena_bytes or not self._arena.size:
             self._use_arena(new_arena(self._arena_bytes if self._arenas is None else _SMALL_ARENA))
         else:
-            self._tables.use_arena(self._arena.address)
             for first, last in self._clean:
                 self._arena.block[first:last] = 0
 

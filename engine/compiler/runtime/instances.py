@@ -19,7 +19,7 @@ from engine.compiler.runtime.program import Program
 from engine.compiler.runtime.program_cache import CACHE, Entry, weight
 from engine.errors import CompileError, CompileMemoryError, EngineError, RunCancelledError
 from engine.limits import memory_bytes
-from engine.tensor import Array, TensorSpec
+from engine.tensor import Shaped, TensorSpec
 
 # Share of memory for programs without a given limit.
 SHARE: Final = 1 / 4
@@ -37,7 +37,7 @@ class TooLargeError(CompileError):
         super().__init__(problem, found=f"{size:,} bytes", expected=f"at most {limit:,} (instances_max_bytes)")
 
 
-def key_of(inputs: Sequence[TensorSpec] | Sequence[Array]) -> Key:
+def key_of(inputs: Shaped) -> Key:
     """Return the key of instances: shapes and dtypes of inputs, or of their specs."""
     return tuple([(each.shape, each.dtype) for each in inputs])
 
@@ -95,7 +95,7 @@ class Instances:
         """Return whether a program is being compiled."""
         return self._making.locked()
 
-    def find(self, inputs: Sequence[TensorSpec] | Sequence[Array]) -> AnyInstance | None:
+    def find(self, inputs: Shaped) -> AnyInstance | None:
         """Return the instance for inputs of these shapes; None if there is none."""
         return self._find(key_of(inputs))
 
@@ -103,9 +103,9 @@ class Instances:
         entry = self._ready.get(key)
         return self._bound.get(key) if entry is None else entry.instance
 
-    def program(self, specs: Sequence[TensorSpec] | Sequence[Array]) -> Program | None:
+    def program(self, inputs: Shaped) -> Program | None:
         """Return the program that a run of these shapes would find; None if there is none."""
-        return self._program(key_of(specs))
+        return self._program(key_of(inputs))
 
     def _program(self, key: Key) -> Program | None:
         found = self._find(key)
@@ -129,29 +129,26 @@ class Instances:
         program, instance = self._obtain(specs, self._make_now)
         return instance or self._instance(program)
 
-    def get_soon(
-        self, specs: Sequence[TensorSpec], make: Callable[[Sequence[TensorSpec]], Program | None]
-    ) -> AnyInstance | None:
-        """Return the instance for inputs of these shapes if it can be made at once, else None.
+    def get_soon(self, inputs: Shaped, make: Callable[[Shaped], Program | None]) -> AnyInstance | None:
+        """Return the instance for inputs of these shapes if there is one or it can be made at once, else None.
 
         Args:
             make: returns a program at once, or None; several threads may call it at the same time.
         """
-        program, instance = self._obtain_soon(key_of(specs), specs, make)
-        return instance or (None if program is None else self._instance(program))
+        key = key_of(inputs)
+        found = self._find(key)
+        if found is not None or key in self._refused or (program := make(inputs)) is None:
+            return found
+        return self._keep(key, program) or self._instance(program)
 
-    def program_soon(
-        self, specs: Sequence[TensorSpec], make: Callable[[Sequence[TensorSpec]], Program | None]
-    ) -> Program | None:
+    def program_soon(self, inputs: Shaped, make: Callable[[Shaped], Program | None]) -> Program | None:
         """Return the program that ``get_soon`` would find or make, and keep it for the run that follows."""
-        key = key_of(specs)
-        return self._program(key) or self._obtain_soon(key, specs, make)[0]
-
-    def _obtain_soon(
-        self, key: Key, specs: Sequence[TensorSpec], make: Callable[[Sequence[TensorSpec]], Program | None]
-    ) -> tuple[Program | None, AnyInstance | None]:
-        program = None if key in self._refused else make(specs)
-        return program, None if program is None else self._keep(key, program)
+        key = key_of(inputs)
+        found = self._program(key)
+        if found is not None or key in self._refused or (program := make(inputs)) is None:
+            return found
+        self._keep(key, program)
+        return program
 
     def new_bytes(self, program: Program) -> int:
         """Return the bytes of the arena that a run of a program has to allocate; 0 if it finds one."""

@@ -135,9 +135,11 @@ class Arenas:
             CompileError: there is not enough memory.
         """
         with self._lock:
-            is_own = self._idle and self._idle[-1].user == user  # the usual case of one recurring shape
-            arena = self._idle.pop() if is_own else self._pick(size, user)
+            # The user's own, else one that is large enough, else any; of several, the one used last.
+            idle = reversed(self._idle)
+            arena = max(idle, key=lambda each: (each.user == user, each.size >= size), default=None)
             if arena is not None:
+                self._idle.remove(arena)
                 self._idle_bytes -= arena.used
         if arena is None or arena.size < size:
             del arena  # release its memory first
@@ -164,15 +166,6 @@ class Arenas:
         with self._lock:
             self._idle.clear()
             self._idle_bytes = 0
-
-    def _pick(self, size: int, user: int) -> Arena | None:
-        """Return the best idle arena: the user's own, else one that is large enough, else any."""
-        own = [each for each in self._idle if each.user == user]
-        large = [each for each in self._idle if each.size >= size]
-        for each in (*own, *large, *self._idle):
-            self._idle.remove(each)
-            return each
-        return None
 
 
 def release(graph: RuntimeGraph) -> None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,10 @@ from engine.compiler.codegen import object_code
 from engine.compiler.executable import Executable, Region, Segment
 from engine.graph.operator import RuntimeOperator
 from engine.tensor import Array, named_dtype
+
+# Fixed cost of every program and of every step of it: tables, names, bookkeeping of the code.
+_PROGRAM_BYTES: Final = 64 << 10
+_STEP_BYTES: Final = 4 << 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,15 +93,13 @@ class Program:
     states: frozenset[int] = frozenset()
     origin: Origin = field(default_factory=Origin)
 
-    def bound(self, pool: Array) -> Program:
+    def bound(self, pool: Array, known: Mapping[str, object]) -> Program:
         """Return this program, which a template has without numbers, with those for one set of sizes.
 
-        What holds for all sizes is computed once and shared: a constructor would take longer, and every new size waits
-        for it.
+        It shares what this one has computed: a constructor would take longer, and every new size waits for it.
         """
-        _ = self.fixed_bytes, self.makes_all_outputs, self.has_calls or self.segments
         found = object.__new__(Program)
-        found.__dict__.update(self.__dict__, pool=pool)
+        found.__dict__.update(self.__dict__, pool=pool, known=known)
         return found
 
     @cached_property
@@ -169,5 +171,5 @@ class Program:
 
     @cached_property
     def fixed_bytes(self) -> int:
-        """Bytes of its code and packed weights, which do not depend on sizes."""
-        return int(self.plan.constants.nbytes) + self.code.bytes
+        """Bytes of its code, packed weights and tables, which do not depend on sizes."""
+        return int(self.plan.constants.nbytes) + self.code.bytes + len(self.plan.steps) * _STEP_BYTES + _PROGRAM_BYTES

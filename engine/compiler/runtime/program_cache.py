@@ -24,15 +24,11 @@ from engine.compiler.runtime.program import Program
 
 # A program that ran within this time is not evicted, unless only machine code may answer.
 IDLE_S: Final = 60.0
-# Fixed cost of every program and of every step of it: tables, names, bookkeeping of the code.
-_PROGRAM_BYTES: Final = 64 << 10
-_STEP_BYTES: Final = 4 << 10
 
 
 def weight(program: Program) -> int:
     """Return the bytes that an instance of a program takes: arena, packed weights, code of its own, tables."""
-    tables = len(program.plan.steps) * _STEP_BYTES + _PROGRAM_BYTES
-    return program.arena_bytes + program.fixed_bytes + tables
+    return program.arena_bytes + program.fixed_bytes
 
 
 Kept = TypeVar("Kept", Instance, TemplateInstances)

@@ -61,9 +61,10 @@ class Tables:
         self._spaces, self._ports = spaces_and_ports(steps.blocks)
         bases = np.zeros(len(MemorySpace), np.int64)
         bases[[MemorySpace.CONSTANT, MemorySpace.WEIGHT]] = address_of(plan.constants), address_of(plan.weights)
-        self._shifts = bases[self._spaces]
+        self._bases = bases[self._spaces]
         self._inside = np.flatnonzero(self._spaces == MemorySpace.ARENA)
-        self._is_outside = np.isin(self._spaces, [MemorySpace.INPUT, MemorySpace.OUTPUT])
+        self._outside = np.flatnonzero(np.isin(self._spaces, [MemorySpace.INPUT, MemorySpace.OUTPUT]))
+        self.arena = 0
         self._inputs, self._outputs = self._ports_of(MemorySpace.INPUT), self._ports_of(MemorySpace.OUTPUT)
         self.arguments = np.zeros(len(steps.blocks), np.int64)
         self._pointers = self._pointer_rows()
@@ -87,9 +88,8 @@ class Tables:
         """
         steps = program.plan.steps
         offsets = program.numbers(steps.offsets)
-        self.arguments[:] = offsets + self._shifts
-        self.arena = 0
-        self._pointers[:, 2] = offsets[self._is_outside]
+        self.arguments[:] = offsets + self._bases
+        self._pointers[:, 2] = offsets[self._outside]
         if len(steps):
             self.steps[:, 2] = program.numbers(steps.chunks)
         self._program = program
@@ -132,10 +132,9 @@ class Tables:
 
     def _pointer_rows(self) -> Array:
         """Return the rows of arguments that point to inputs and outputs; ``bind`` writes their offsets."""
-        outside = np.flatnonzero(self._is_outside)
-        rows = np.zeros((len(outside), POINTER_WORDS), np.int64)
-        rows[:, 0] = address_of(self.arguments) + 8 * outside
-        for row, k in zip(rows, outside.tolist(), strict=True):
+        rows = np.zeros((len(self._outside), POINTER_WORDS), np.int64)
+        rows[:, 0] = address_of(self.arguments) + 8 * self._outside
+        for row, k in zip(rows, self._outside.tolist(), strict=True):
             is_input = self._spaces[k] == MemorySpace.INPUT
             ports, before = (self._inputs, 0) if is_input else (self._outputs, len(self._inputs))
             row[1] = before + ports.index(int(self._ports[k]))
@@ -175,7 +174,8 @@ class Tables:
 
     def use_arena(self, arena: int) -> None:
         """Point the arguments at an arena."""
-        self.arguments[self._inside] += arena - self.arena
+        for addresses in (self._bases, self.arguments):
+            addresses[self._inside] += arena - self.arena
         self.arena = arena
 
     def set_io(self, inputs: Sequence[Array], outputs: dict[int, Array]) -> None:
