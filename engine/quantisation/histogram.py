@@ -58,7 +58,8 @@ class Histogram:
         self._reach(max(-low, high))
         if self._limit:
             flat = values.reshape(-1)[:: max(1, values.size // _COUNTED)]
-            bins = np.minimum((flat * (_BINS / self._limit) + _BINS).astype(np.int64), 2 * _BINS - 1)
+            shares = np.divide(flat, self._limit, dtype=np.float64)  # float32 has no inverse of small limits
+            bins = np.minimum((shares * _BINS + _BINS).astype(np.int64), 2 * _BINS - 1)
             self._counts += np.bincount(bins, minlength=2 * _BINS)
 
     def affine(self) -> Affine:

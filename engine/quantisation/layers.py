@@ -180,7 +180,7 @@ def per_channel(weight: Array) -> tuple[Array, Array]:
     """Return weights as signed bytes and their scales, one for each of the channels along the first axis."""
     flat = weight.reshape(len(weight), -1)
     largest = np.abs(flat).max(1)
-    scales = np.where(largest > 0, largest / LARGEST, 1).astype(np.float32)
+    scales = np.where(largest > LARGEST * np.finfo(np.float32).tiny, largest / LARGEST, 1).astype(np.float32)
     quantised = np.clip(np.rint(flat / scales[:, None]), -LARGEST, LARGEST).astype(np.int8)
     return quantised.reshape(weight.shape), scales
 
@@ -196,7 +196,7 @@ def quantise_operators(prefix: str, input: str, affine: Affine) -> Iterator[Oper
 
 def _bias(name: str, bias: Array, scales: Array) -> Iterator[Operator]:
     """Yield operators that make a bias: integers with the scales of the sums, unless one does not fit into 32 bits."""
-    whole = np.rint(np.divide(bias, scales, dtype=np.float64))
+    whole = np.rint(np.divide(bias, scales, out=np.full(bias.shape, np.inf), where=scales > 0, dtype=np.float64))
     if not np.abs(whole).max(initial=0) < 2**31:
         yield tensor(name, bias)
         return

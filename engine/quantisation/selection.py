@@ -11,6 +11,7 @@ import numpy as np
 from engine.cancellation import Progress, silent
 from engine.errors import GraphError, InputError, ParameterError
 from engine.graph import RuntimeGraph
+from engine.graph.typical_sizes import typical_specs
 from engine.passes.optimiser import PASSES, optimise
 from engine.quantisation.assembly import assemble, with_rounded_results
 from engine.quantisation.calibration import Calibration, agreement, before_softmax, calibrate, prepared
@@ -198,19 +199,17 @@ def _is_linear(layer: QuantisableLayer) -> bool:
 
 
 def _made_up(graph: RuntimeGraph) -> list[Array]:
-    """Return inputs of a graph for measuring: normally distributed floats, zeros of other dtypes, dynamic sizes of 1.
+    """Return inputs of a graph for measuring: normally distributed floats, zeros of other dtypes, one token or frame.
 
     Raises:
-        InputError: the shape of an input is unknown.
+        InputError: the shape of an input is unknown, or the graph accepts no sizes that are tried.
     """
-    random, inputs = np.random.default_rng(0), []
-    for port in graph.inputs:
-        if port.spec is None:
-            raise InputError(f"input '{port.name}' has no known shape", expected="samples")
-        shape = tuple(1 if size is None else size for size in port.spec.shape)
-        values = random.standard_normal(shape) if port.spec.dtype.kind == "f" else np.zeros(shape)
-        inputs.append(values.astype(port.spec.dtype))
-    return inputs
+    specs = typical_specs(graph, length=1)
+    if specs is None:
+        raise InputError("the dynamic sizes of the inputs are unknown", where=graph.name, expected="samples")
+    random = np.random.default_rng(0)
+    drawn = (random.standard_normal(spec.sizes) if spec.dtype.kind == "f" else np.zeros(spec.sizes) for spec in specs)
+    return [values.astype(spec.dtype) for values, spec in zip(drawn, specs, strict=True)]
 
 
 class _Search:

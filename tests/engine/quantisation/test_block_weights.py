@@ -112,6 +112,20 @@ def test_dynamic_sizes_and_indices_are_made_up(nothing_is_faster: None) -> None:
     assert quantise(graph, precision="int4-weights").quantised_layers == 1
 
 
+def test_pictures_are_made_up_as_large_as_windows_need_them(nothing_is_faster: None) -> None:
+    conv = {"stride": (4, 4), "padding": (0, 0), "dilation": (1, 1), "padding_mode": "zeros", "groups": 1}
+    graph = built(
+        op("pnnx.Input", "in0", "", "x"),
+        op("nn.Conv2d", "conv", "x", "a", in_channels=3, out_channels=700, kernel_size=(7, 7), bias=False,
+           weight=weight(700, 147).reshape(700, 3, 7, 7), **conv),
+        op("torch.mean", "mean", "a", "b", dim=(2, 3), keepdim=False),
+        op("nn.Linear", "large", "b", "c", in_features=700, out_features=640, bias=False, weight=weight(640, 700)),
+        op("pnnx.Output", "out0", "c"),
+        _x=TensorSpec((None, 3, None, None), F32),
+    )  # fmt: skip
+    assert quantise(graph, precision="int4-weights").quantised_layers == 1
+
+
 def test_what_cannot_be_quantised_is_refused(nothing_is_faster: None) -> None:
     with pytest.raises(InputError, match="there are no samples"):
         quantise(network())
@@ -119,6 +133,13 @@ def test_what_cannot_be_quantised_is_refused(nothing_is_faster: None) -> None:
         quantise(network(), precision="int3")  # type: ignore[arg-type]
     with pytest.raises(GraphError, match="the model is quantised already"):
         quantise(quantise(network(), precision="int4-weights").graph, precision="int4-weights")
+    window = TensorSpec((1, None), F32)
+    beyond = built(op("pnnx.Input", "in0", "", "x"), op("Tensor.reshape", "fixed", "x", "y", shape=(3, 777)),
+                   op("nn.Linear", "large", "y", "z", in_features=777, out_features=4, bias=False,
+                      weight=weight(4, 777)),
+                   op("pnnx.Output", "o", "z"), _x=window)  # fmt: skip
+    with pytest.raises(InputError, match="the dynamic sizes of the inputs are unknown, expected samples"):
+        quantise(beyond, precision="int8-weights")
     plain = built(
         op("pnnx.Input", "in0", "", "x"), op("nn.ReLU", "relu", "x", "y"), op("pnnx.Output", "o", "y"), _x=(3,)
     )

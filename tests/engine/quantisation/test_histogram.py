@@ -76,3 +76,11 @@ def test_a_tensor_of_zeros_or_of_nothing_has_a_scale() -> None:
 def test_values_that_are_not_finite_are_refused_by_name(value: float) -> None:
     with pytest.raises(InputError, match=r"x: a sample makes values that are not finite"):
         Histogram("x").add(np.array([1, value], np.float32))
+
+
+@pytest.mark.parametrize("size", [1e-45, 1e-41, 1e-37, 1e37])
+def test_values_as_small_or_large_as_float32_has_them_are_counted(size: float) -> None:
+    values = np.array([0, 1, -1, 0.5], np.float32) * np.float32(size)
+    with np.errstate(all="raise", under="ignore"):
+        found = affine(values, np.zeros(3, np.float32))
+    assert np.abs(restored(values, *found) - values).max() <= max(0.01 * size, 1e-45)

@@ -125,6 +125,21 @@ def test_layers_that_are_not_faster_stay_in_float32(int8_is_faster: None, monkey
     assert {layer.name: layer.reason for layer in found.layers} == {"first": "", "second": "not faster", "head": ""}
 
 
+@pytest.mark.parametrize("size", [1e-45, 1e-38, 0])
+def test_weights_and_samples_of_no_size_make_zeros(int8_is_faster: None, size: float) -> None:
+    graph = built(
+        op("pnnx.Input", "in0", "", "x"),
+        with_bias(op("nn.Linear", "head", "x", "y", in_features=8, out_features=5, bias=True,
+                     weight=weight(5, 8) * np.float32(size)), vector(5) * np.float32(size)),
+        op("pnnx.Output", "out0", "y"), _x=TensorSpec((2, 8), F32),
+    )  # fmt: skip
+    given = [[np.float32(size) * np.ones((2, 8), np.float32)]]
+    with np.errstate(all="raise", under="ignore"):
+        found = quantise(graph, given, keep=0)
+    (y,) = Session(found.graph, cache=None).run(given[0])
+    assert found.quantised_layers == 1 and np.abs(y).max() < 1e-36
+
+
 def test_a_network_that_is_not_faster_as_a_whole_is_left_alone(
     int8_is_faster: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
