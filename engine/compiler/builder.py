@@ -108,8 +108,9 @@ class Builder:
             if self.makes_templates:
                 try:
                     return self._symbolic_program(specs, progress, cores)
-                except CompileError:  # with fixed sizes it may be possible
-                    self._templates.close()
+                except CompileError:  # with fixed sizes it may be possible; other sizes than 0 with dynamic ones
+                    if not any(0 in spec.shape for spec in specs):
+                        self._templates.close()
         executable, is_cached, entry_bytes = self._obtain(specs, refresh, progress, cores)
         program = self._loaded(replace(executable, constants=self._placed(executable)), specs, progress)
         self._pipeline.release(needs_graph=executable.needs_graph)

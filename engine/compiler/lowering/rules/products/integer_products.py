@@ -25,6 +25,7 @@ from engine.compiler.lowering.layout import BORDER_FILLS, BORDER_RULES, NO_BORDE
 from engine.compiler.lowering.rules.composition import Composition, elements_step
 from engine.compiler.lowering.rules.convolution.conv_geometry import (
     ConvParameters,
+    Span,
     border_for,
     border_of,
     depth_of,
@@ -244,13 +245,17 @@ def lower_conv_integer(context: Context) -> Lowered:
     words = _words(context, weight) if len(parts) == 1 and depth is None else "int16"
     image = ByteImage(context, x, zero, words, node.group)
     seen_image = image.bordered(border_of(rows, columns, x.shape[2:]))
-    (row, column), *_ = parts
-    seen = as_filters(weight)[..., row.first : row.first + row.taps, column.first : column.first + column.taps]
-    known, shift = image.shift(bias, seen, len(kernel))
+    known, shift = image.shift(bias, _seen(weight, parts[0]), len(kernel))
     result = context.fuse(as_image, is_image=True, tree=_sum(shift), views=shift)
     parameters, filters = replace(parameters, words=words), (as_filters(weight), known)
     seen_image = derived(seen_image, as_image(seen_image.meta))
     return result.lowered(*image.steps, *computed(context, seen_image, result, parameters, parts, filters))
+
+
+def _seen(weight: Array, part: tuple[Span, Span]) -> Array:
+    """Return the weights of the taps that a part of an image is summed over."""
+    row, column = part
+    return as_filters(weight)[..., row.first : row.first + row.taps, column.first : column.first + column.taps]
 
 
 def _is_exact_depthwise(node: ConvInteger, weight: Array, bias: Array | None) -> bool:
@@ -265,10 +270,11 @@ def _lower_depthwise(
     rows, columns = spans_of(parameters, x.shape[2:], context.result_spec.sizes[2:])
     border = border_of(rows, columns, x.shape[2:])
     seen, steps = context.image(x, border, zero % _BYTE)
-    parameters = replace(parameters, numbers=x.dtype.name)
-    shift = (0 if bias is None else bias.reshape(-1)) - zero * weight.reshape(len(weight), -1).sum(1)
+    parameters, parts = replace(parameters, numbers=x.dtype.name), [*product(rows, columns)]
+    sums = _seen(weight, parts[0]).reshape(len(weight), -1).sum(1)  # channels by themselves are never split into parts
+    shift = (0 if bias is None else bias.reshape(-1)) - zero * sums
     filters = as_filters(weight).astype(np.float32), shift.astype(np.float32)
-    result, parts = context.fuse(as_image, is_image=True), [*product(rows, columns)]
+    result = context.fuse(as_image, is_image=True)
     seen = derived(seen, as_image(seen.meta))
     return result.lowered(*steps, *computed(context, seen, result, parameters, parts, filters))
 

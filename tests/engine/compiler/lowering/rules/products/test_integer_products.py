@@ -101,6 +101,8 @@ def test_weights_that_are_bytes(shape: Any, filters: Any, params: Any, dtype: An
             ((1, 8, 5, 6), (3, 3), {"pads": (1, 1, 1, 1)}),
             ((2, 5, 5, 4), (1, 2), {}),
             ((1, 21, 9), (3,), {"pads": (1, 2), "strides": (2,)}),
+            ((1, 8, 5), (9,), {"pads": (8, 8), "dilations": (2,), "strides": (2,)}),
+            ((2, 17, 2, 1), (5, 5), {"pads": (2, 2, 2, 2)}),
         ],
     ),
 )
