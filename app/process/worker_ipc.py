@@ -1,7 +1,7 @@
 """Commands that all workers of a server execute: the parent's side (WorkerBroadcast) and the workers' (WorkerChannel).
 
 The worker that received a request executes the command first; if it fails there, no other worker tries. Commands of one
-subject are executed one after the other; equal ones that have not begun are merged. The last command of each subject is
+subject are executed one after the other. The last command of each subject is
 kept for workers that start later. The parent's side runs in a thread with its own event loop.
 """
 
@@ -85,7 +85,6 @@ class WorkerBroadcast:
         self._loop = asyncio.new_event_loop()
         self._lines: dict[int, _Line] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._waiting: dict[bytes, asyncio.Task[Message]] = {}
         self._begun: dict[str, Message] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name="broadcast")
@@ -134,16 +133,11 @@ class WorkerBroadcast:
             del self._lines[line.index]
 
     async def _answer(self, line: _Line, message: Message) -> None:
-        command = message["command"]
-        same = orjson.dumps(command)
-        if (waiting := self._waiting.get(same)) is None:
-            waiting = self._waiting[same] = asyncio.create_task(self._pass_on(line, command, same))
-        line.send({"answered": message["ask"], **await waiting})
+        line.send({"answered": message["ask"], **await self._pass_on(line, message["command"])})
 
-    async def _pass_on(self, asked: _Line, command: Message, same: bytes) -> Message:
+    async def _pass_on(self, asked: _Line, command: Message) -> Message:
         turn = self._locks.setdefault(command["subject"], asyncio.Lock())
         async with turn:
-            del self._waiting[same]  # an equal command that arrives from now on is executed again
             try:
                 return await self._round(asked, command)
             except Exception:  # a bug must not leave a client waiting

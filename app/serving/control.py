@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +20,7 @@ from weakref import WeakValueDictionary
 from app.errors import ModelNotFoundError, ModelNotReadyError
 from app.messages import safe_text
 from app.models.folder.layout import is_model_name
-from app.models.registry.commands import Loaded, ModelCommands
+from app.models.registry.commands import ModelCommands
 from app.settings import Settings
 
 Arguments: TypeAlias = Mapping[str, Any]
@@ -112,15 +111,6 @@ class Commands:
         return await self._handlers[command.verb].do(command.arguments)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Done:
-    """Last load of a model: its config, when it ended, and its result."""
-
-    config: str | None
-    ended: float
-    loaded: Loaded
-
-
 class Control:
     """Loads and unloads models."""
 
@@ -130,7 +120,6 @@ class Control:
         self._places = asyncio.Semaphore(MAX_CALLS)
         self._discovery = asyncio.Semaphore(1)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._done: dict[str, _Done] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.is_closed = False
         self._commands = commands
@@ -174,13 +163,13 @@ class Control:
                 await in_thread(self._demand.look)
 
     async def _do_load(self, arguments: Arguments) -> Arguments:
-        name, config = arguments["name"], arguments["config"]
-        await self._exclusively(name, partial(self._load, name, config, time.monotonic()))
+        name = arguments["name"]
+        await self._exclusively(name, partial(self._demand.load, name, arguments["config"]))
         return {**arguments, "mark": await in_thread(partial(self._demand.mark, name))}
 
     async def _do_unload(self, arguments: Arguments) -> Arguments:
         name = arguments["name"]
-        await self._exclusively(name, partial(self._unload, name))
+        await self._exclusively(name, partial(self._demand.unload, name))
         return {**arguments, "mark": await in_thread(partial(self._demand.mark, name))}
 
     def _begin(self, is_wanted: bool, arguments: Arguments) -> None:
@@ -195,13 +184,13 @@ class Control:
         if not is_model_name(name):
             raise ModelNotFoundError(f"model '{safe_text(name, 100)}' is not in the store")
 
-    async def _exclusively(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def _exclusively(self, name: str, work: Callable[[], None]) -> None:
         """Work on a model when no other call does, and complete the work even if the client leaves."""
 
         async def locked() -> None:
             lock = self._locks.setdefault(name, asyncio.Lock())
             async with lock, self._places:
-                await work()
+                await in_thread(work)
 
         task = asyncio.create_task(locked())
         self._tasks.add(task)
@@ -212,19 +201,6 @@ class Control:
         self._tasks.discard(task)
         if not task.cancelled():
             task.exception()  # marks it as retrieved, since the client may have left
-
-    async def _load(self, name: str, config: str | None, asked: float) -> None:
-        done = self._done.get(name)
-        # A load that was requested during the same load shares its result, unless the files have changed meanwhile.
-        is_same = done is not None and done.config == config and done.ended > asked
-        if done is None or not is_same or not await in_thread(done.loaded.is_current):
-            loaded = await in_thread(partial(self._demand.load, name, config))
-            done = self._done[name] = _Done(config=config, ended=time.monotonic(), loaded=loaded)
-        done.loaded.check()
-
-    async def _unload(self, name: str) -> None:
-        self._done.pop(name, None)
-        await in_thread(partial(self._demand.unload, name))
 
 
 async def in_thread(work: Callable[[], T]) -> T:

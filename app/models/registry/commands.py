@@ -10,14 +10,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from dataclasses import dataclass
 from typing import Final
 
 from app.errors import ConfigError, ModelLoadError, ModelNotFoundError, ModelNotReadyError
 from app.memory.machine import collect
 from app.messages import cut, safe_text
 from app.models.folder.config import ModelConfig, parse_config
-from app.models.folder.identity import Contents, contents_of, mark_of
+from app.models.folder.identity import mark_of
 from app.models.folder.repository import FoundModel, ModelFiles, find_model, find_models, read_model
 from app.models.registry.store import EarlierCommand, Store, unloaded_entry
 from app.models.registry.version import Entry, State, Version
@@ -32,34 +31,6 @@ _LOOK_S: Final = 0.5
 _DRAIN_LOOK_S: Final = 0.01
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
-    """Result of a load.
-
-    Args:
-        found: model in the store.
-        contents: contents of its folder when loading began.
-        problem: reason why the model or a version is not served, or None.
-    """
-
-    found: FoundModel
-    contents: Contents
-    problem: str | None = None
-
-    def is_current(self) -> bool:
-        """Return whether the folder still has the loaded contents."""
-        return contents_of(self.found) == self.contents
-
-    def check(self) -> None:
-        """Raise if the load failed.
-
-        Raises:
-            ModelLoadError: it cannot be served.
-        """
-        if self.problem is not None:
-            raise ModelLoadError(f"failed to load '{self.found.name}': {self.problem}")
-
-
 class ModelCommands:
     """Load and unload commands. They block: call each in a thread, and at most one per model at a time."""
 
@@ -68,7 +39,7 @@ class ModelCommands:
         self._watcher = watcher
         self._settings = settings
 
-    def load(self, name: str, config: str | None = None) -> Loaded:
+    def load(self, name: str, config: str | None = None) -> None:
         """Load a model as it is in the store now.
 
         Args:
@@ -78,7 +49,7 @@ class ModelCommands:
         Raises:
             ModelNotFoundError: the store has no such model.
             ModelNotReadyError: the server is stopping.
-            ModelLoadError: the config is invalid.
+            ModelLoadError: the config is invalid, or the model cannot be served.
         """
         found = find_model(self._settings.store_folder, name, self._settings.model_name)
         if found is None:
@@ -89,7 +60,6 @@ class ModelCommands:
         self._store.is_begun.wait()
         self._store.claimed.add(name)
         try:
-            contents = contents_of(found)
             problem = self._load(found, override)
         finally:
             with self._store.change_lock:
@@ -97,7 +67,8 @@ class ModelCommands:
                 self._store.claimed.discard(name)
         # Graphs have reference cycles: without this, old weights stay until the next collection.
         collect()
-        return Loaded(found=found, contents=contents, problem=problem)
+        if problem is not None:
+            raise ModelLoadError(f"failed to load '{found.name}': {problem}")
 
     def unload(self, name: str) -> None:
         """Stop serving a model, and wait until its last request has ended or timed out.

@@ -102,23 +102,6 @@ def test_calls_of_a_subject_have_one_order_everywhere() -> None:
     played(scene)
 
 
-def test_equal_calls_that_wait_are_one() -> None:
-    async def scene(office: Office) -> None:
-        one, two = [await office.start(index) for index in range(2)]
-        one.gate.clear()
-        asked = [asyncio.create_task(one.note("a"))]
-        while not one.channel._doing:
-            await asyncio.sleep(0.001)
-        asked += [asyncio.create_task(worker.note("a")) for worker in (one, two) * 50]
-        while len(office.board._tasks) < 101 + 2:  # all of them have reached the parent, which listens to both
-            await asyncio.sleep(0.001)
-        one.gate.set()
-        await asyncio.gather(*asked)
-        assert one.texts == two.texts == ["a"] * 2
-
-    played(scene)
-
-
 def test_where_the_first_cannot_no_other_worker_tries() -> None:
     async def scene(office: Office) -> None:
         one, two = [await office.start(index) for index in range(2)]
