@@ -7,7 +7,7 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import engine
 import exporter
@@ -34,10 +34,10 @@ _NUMBERS: Final = ("float32", "quantised", "SQNR", "error", "restore", "saved")
 def execute(args: argparse.Namespace, settings: Settings) -> int:
     """Calibrate, choose, write and report; return 1 if no layer is worth quantising."""
     settings = files.without_limits(settings)
-    found, version, model = models.load(args.model, settings)
-    samples = _samples(args, found, version, model, settings)
+    found, version, model = models.load(args.model, settings, models.newest_original)
     store = None if args.output is not None else _store(found, settings)
-    with telling(f"quantizing {found.name}") as show:
+    with tempfile.TemporaryFile() as copy, telling(f"quantizing {found.name}") as show:
+        samples = _samples(args, found, version, model, settings, copy)
 
         def tell(doing: str, done: int, of: int) -> None:
             show(f"{doing} {done + 1} of {of}" if of > 1 else doing)
@@ -50,14 +50,19 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
     folder = _written(result, document, args.output, store, found.name, version) if result.quantised_layers else None
     if args.json:
         where = None if folder is None else str(folder)
-        write_json({"model": found.name, "folder": where, **document})
+        write_json({"model": found.name, "version": version.number, "folder": where, **document})
     else:
-        sys.stdout.write(report(result, accuracy, args.precision, found.name, folder))
+        sys.stdout.write(report(result, accuracy, args.precision, _source_text(found, version), folder))
     return int(folder is None)
 
 
 def _samples(
-    args: argparse.Namespace, found: ModelFiles, version: VersionFiles, model: Model, settings: Settings
+    args: argparse.Namespace,
+    found: ModelFiles,
+    version: VersionFiles,
+    model: Model,
+    settings: Settings,
+    copy: IO[bytes],
 ) -> Samples:
     """Return the samples; none for a precision that needs none.
 
@@ -65,7 +70,7 @@ def _samples(
         UsageError: there are no samples for int8.
     """
     if args.recorded is not None:
-        return read_recorded(args.recorded, found, version, model, settings)
+        return read_recorded(args.recorded, found, version, model, settings, copy)
     if args.samples is not None:
         return read_samples(args.samples, model, settings)
     if args.precision == "int8":
@@ -90,6 +95,12 @@ def _document(result: engine.QuantisedModel, accuracy: engine.AccuracyChange | N
     return {**result.describe(), "accuracy": None if accuracy is None else accuracy.describe()}
 
 
+def _source_text(found: ModelFiles, version: VersionFiles) -> str:
+    """Return the name of the model, with the version unless that is the newest."""
+    is_newest = version == models.newest(found)
+    return found.name if is_newest else f"{found.name} version {version.number}"
+
+
 def report(
     result: engine.QuantisedModel,
     accuracy: engine.AccuracyChange | None,
@@ -99,7 +110,8 @@ def report(
 ) -> str:
     """Return the table of layers with a summary."""
     count = counted(len(result.layers), "layer")
-    lines = [f"{display_name(name)} · {count} · {counted(result.samples, 'sample')}", ""]
+    skipped = f", {result.skipped} left out: values are not finite" if result.skipped else ""
+    lines = [f"{display_name(name)} · {count} · {counted(result.samples, 'sample')}{skipped}", ""]
     lines += aligned([("precision", *_NUMBERS, *_LABELS), *map(_cells, result.layers)], frozenset(_NUMBERS))
     lines += [""]
     if folder is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from dataclasses import replace as with_fields
@@ -38,7 +38,8 @@ class Calibration:
         results: scale and zero point of the result of every convolution that no layer reads directly.
         operands: recorded values of the layers' operands, a mapping a run; all runs have the same shapes.
         recorded: indices of the samples of these runs; their outputs are recorded, too.
-        outputs: outputs of the network for the first samples.
+        outputs: outputs of the network for the first samples, by the index of the sample.
+        skipped: number of samples that were left out because they make values that are not finite.
     """
 
     factors: Mapping[str, Array]
@@ -46,7 +47,8 @@ class Calibration:
     results: Mapping[str, Affine]
     operands: tuple[Mapping[str, Array], ...]
     recorded: tuple[int, ...]
-    outputs: tuple[tuple[Array, ...], ...]
+    outputs: Mapping[int, tuple[Array, ...]]
+    skipped: int
 
 
 def calibrate(
@@ -58,7 +60,7 @@ def calibrate(
     *,
     equalises: bool = True,
 ) -> Calibration:
-    """Run the float32 network on all samples.
+    """Run the float32 network on all samples, and leave out those that make NaN or infinity.
 
     Args:
         graph: a built graph.
@@ -69,49 +71,58 @@ def calibrate(
         equalises: whether channels may be divided by factors, which takes more runs of the first samples.
 
     Raises:
-        InputError: there are no samples, or one does not fit the graph or makes values that are not finite.
+        InputError: there are no samples, one does not fit the graph, or all make values that are not finite.
     """
     if not len(samples):
         raise InputError("there are no samples", expected="at least one")
     read = list(dict.fromkeys(layer.input for layer in layers))
     results = dict.fromkeys(layer.result for layer in layers if layer.result)
     made = [name for name in dict.fromkeys((*(layer.output for layer in layers), *results)) if name not in read]
-    histograms = {name: Histogram(f"operand '{name}'") for name in read}
+    names = (*(port.name for port in graph.outputs), *read, *made)
+    histograms = {name: Histogram() for name in read}
     operands: list[dict[str, Array]] = []
     recorded: list[int] = []
-    outputs: list[tuple[Array, ...]] = []
+    outputs: dict[int, tuple[Array, ...]] = {}
+    skipped: dict[int, str] = {}
     tapped = graph.rebuilt(_with_outputs(graph.source, (*read, *made)))
     with prepared(tapped, threads, samples[0]) as session:
 
-        def run(sample: Sequence[Array]) -> tuple[tuple[Array, ...], dict[str, Array]]:
-            """Return the outputs of the network and the values of the operands."""
-            check_cancelled()
-            values, own = session.run(list(sample)), len(graph.outputs)
-            return tuple(values[:own]), dict(zip((*read, *made), values[own:], strict=True))
+        def runs() -> Iterator[tuple[int, tuple[Array, ...], dict[str, Array]]]:
+            """Yield the index of each sample, the outputs of the network and the values of the operands."""
+            for index, sample in enumerate(samples):
+                check_cancelled()
+                values, own = session.run(list(sample)), len(graph.outputs)
+                if wrong := [name for name, each in zip(names, values, strict=True) if not _is_finite(each)]:
+                    skipped[index] = wrong[0]
+                else:
+                    yield index, tuple(values[:own]), dict(zip(names[own:], values[own:], strict=True))
 
-        ranged = islice(samples, RANGED if equalises else 0)
-        factors = equalising_factors(layers, (run(sample)[1] for sample in ranged))
-        of_results = {name: Histogram(f"operand '{name}'") for name in results if name not in histograms}
-        for index, sample in enumerate(samples):
+        ranged = islice(runs(), RANGED if equalises else 0)
+        factors = equalising_factors(layers, (found for _, _, found in ranged))
+        of_results = {name: Histogram() for name in results if name not in histograms}
+        for index, answers, found in runs():
             progress("calibrating", index, len(samples))
-            answers, found = run(sample)
+            if len(outputs) < EVALUATED:
+                outputs[index] = answers
             for name in read:
                 histograms[name].add(found[name] / factors[name] if name in factors else found[name])
-            if index < RANGED:
+            if len(outputs) <= RANGED:
                 for name, histogram in of_results.items():
                     histogram.add(found[name])
-            if len(outputs) < EVALUATED:
-                outputs.append(answers)
-            if index < EVALUATED and len(operands) < _RECORDED and _same_shapes([*operands, found][0], found):
+            if index in outputs and len(operands) < _RECORDED and _same_shapes([*operands, found][0], found):
                 operands.append(found)
                 recorded.append(index)
+    if not outputs:
+        where = f"operand '{next(iter(skipped.values()))}'"
+        raise InputError("every sample makes values that are not finite", where=where, expected="finite numbers")
     return Calibration(
         factors=factors,
         affines={name: histogram.affine() for name, histogram in histograms.items()},
         results={name: histogram.affine() for name, histogram in of_results.items()},
         operands=tuple(operands),
         recorded=tuple(recorded),
-        outputs=tuple(outputs),
+        outputs=outputs,
+        skipped=len(skipped),
     )
 
 
@@ -145,16 +156,22 @@ def prepared(graph: RuntimeGraph, threads: int | None, inputs: Sequence[Array] =
     return closing(session)
 
 
-def agreement(session: Session, samples: Sequence[Sequence[Array]], expected: Sequence[tuple[Array, ...]]) -> float:
+def agreement(
+    session: Session, samples: Sequence[Sequence[Array]], expected: Mapping[int, tuple[Array, ...]]
+) -> float:
     """Return the share of the outputs' energy that a network keeps, of its worst output.
 
     1 - sum((y - expected)^2) / sum(expected^2); of integers, the share of equal elements.
+
+    Args:
+        session: the network.
+        samples: inputs of runs.
+        expected: outputs by the index of the sample.
     """
-    lost = np.zeros(len(expected[0]))
-    whole = np.zeros(len(expected[0]))
-    for sample, wanted in zip(samples, expected, strict=False):
+    lost, whole = np.zeros((2, len(next(iter(expected.values())))))
+    for number, wanted in expected.items():
         check_cancelled()
-        for index, (y, right) in enumerate(zip(session.run(list(sample)), wanted, strict=True)):
+        for index, (y, right) in enumerate(zip(session.run(list(samples[number])), wanted, strict=True)):
             if y.shape != right.shape:
                 part = size = float(max(right.size, 1))
             elif right.dtype.kind in "fc":
@@ -165,6 +182,10 @@ def agreement(session: Session, samples: Sequence[Sequence[Array]], expected: Se
             whole[index] += size
     shares = np.divide(lost, whole, out=np.where(lost > 0, 1.0, 0.0), where=whole > 0)
     return float(1 - shares.max(initial=0.0))
+
+
+def _is_finite(values: Array) -> bool:
+    return values.dtype.kind not in "fc" or bool(np.isfinite(values).all())
 
 
 def _energy(values: Array) -> float:

@@ -86,7 +86,8 @@ class QuantisedModel:
         layers: every layer that could be quantised, in execution order.
         kept: share of the outputs' energy that is kept on the samples, see ``calibration.agreement``; else None.
         float_ms, int8_ms: time of the kernels of a run on the first sample, in float32 and quantised.
-        samples: number of samples.
+        samples: number of samples that the network was calibrated with.
+        skipped: number of samples that were left out because they make values that are not finite.
     """
 
     graph: RuntimeGraph
@@ -95,6 +96,7 @@ class QuantisedModel:
     float_ms: float
     int8_ms: float
     samples: int
+    skipped: int = 0
 
     @property
     def quantised_layers(self) -> int:
@@ -114,6 +116,7 @@ class QuantisedModel:
             "int8_ms": self.int8_ms,
             "saved_bytes": self.saved_bytes,
             "samples": self.samples,
+            "skipped": self.skipped,
             "layers": [layer.describe() for layer in self.layers],
         }
 
@@ -148,7 +151,7 @@ def quantise(
     Raises:
         ParameterError: ``keep`` is not between 0 and 1, or the precision is unknown.
         GraphError: the graph is quantised already, or has no layer that could be.
-        InputError: there are no samples for int8, or one does not fit the graph.
+        InputError: there are no samples for int8, one does not fit the graph, or all make values that are not finite.
     """
     if not 0 <= keep <= 1:
         raise ParameterError("keep is out of range", found=keep, expected="0 to 1")
@@ -190,7 +193,8 @@ def quantise(
         kept=None if is_made_up else kept,
         float_ms=float_ms,
         int8_ms=int8_ms,
-        samples=len(samples),
+        samples=len(samples) - calibration.skipped,
+        skipped=calibration.skipped,
     )
 
 

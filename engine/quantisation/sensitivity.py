@@ -45,7 +45,7 @@ def output_losses(
     disturbed = _with_errors(graph, {layer.output: each[0] for layer, each in zip(layers, errors, strict=True)})
     names = [port.operand for port in graph.inputs]
     inputs = [dict(zip(names, samples[index], strict=True)) for index in recorded]
-    outputs = [calibration.outputs[index] for index in recorded]
+    outputs = {run: calibration.outputs[index] for run, index in enumerate(recorded)}
     zeros = {_error_of(layer.output): np.zeros_like(each[0]) for layer, each in zip(layers, errors, strict=True)}
     losses = []
     first = {**inputs[0], **zeros}

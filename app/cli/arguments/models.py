@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,8 +14,16 @@ from app.cli.arguments.options import UsageError
 from app.errors import ConfigError, ModelNotFoundError
 from app.location import Remote
 from app.messages import did_you_mean, quoted
-from app.models.folder.layout import is_version
-from app.models.folder.repository import FoundModel, ModelFiles, VersionFiles, find_models, read_model, scan
+from app.models.folder.layout import QUANTISATION, is_version
+from app.models.folder.repository import (
+    FoundModel,
+    ModelFiles,
+    VersionFiles,
+    find_models,
+    read_model,
+    scan,
+    version_files,
+)
 from app.models.model import Model
 from app.models.sessions import read_graph
 from app.models.warmup import fits
@@ -101,14 +110,31 @@ def newest(files: ModelFiles) -> VersionFiles:
     return files.versions[-1]
 
 
-def load(name: str, settings: Settings) -> tuple[ModelFiles, VersionFiles, Model]:
-    """Return a model as the server would run it, in its newest version, with its files; show that it is loading.
+def newest_original(files: ModelFiles) -> VersionFiles:
+    """Return the newest version that ``quantize`` has not written, served or not; the newest if there is none.
+
+    Raises:
+        ConfigError: as for ``newest``.
+    """
+    version = newest(files)
+    folders = [] if files.is_pair else [path for path in files.folder.iterdir() if is_version(path.name)]
+    originals = [int(path.name) for path in folders if not (path / QUANTISATION).exists()]
+    number = max((each for each in originals if each <= version.number), default=version.number)
+    if number == version.number:
+        return version
+    return replace(version_files(number, files.folder / str(number)), roots=files.roots)
+
+
+def load(
+    name: str, settings: Settings, choose: Callable[[ModelFiles], VersionFiles] = newest
+) -> tuple[ModelFiles, VersionFiles, Model]:
+    """Return a model as the server would run it, in the chosen version, with its files; show that it is loading.
 
     Raises:
         ModelNotFoundError, ConfigError, EngineError: there is no such model, or it cannot be loaded.
     """
     found = find(name, settings)
-    version = newest(found)
+    version = choose(found)
     with progress(f"loading {found.name}"):
         return found, version, prepare(found, version, read_graph(version, settings), settings)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ import engine
 from app.cli.arguments import files
 from app.cli.arguments.options import UsageError
 from app.messages import cut, quoted
+from app.models.folder.layout import is_version
 from app.models.folder.repository import ModelFiles, VersionFiles
 from app.models.model import Model
 from app.models.recorder import recorded_files, recorded_folder
@@ -68,22 +69,47 @@ def read_samples(path: str, model: Model, settings: Settings) -> Samples:
     return Samples(model, [partial(dict, row) for row in rows], classes)
 
 
-def read_recorded(count: int, found: ModelFiles, version: VersionFiles, model: Model, settings: Settings) -> Samples:
-    """Return the items of the last requests that a server recorded for a version; it may go on to record.
+def read_recorded(
+    count: int, found: ModelFiles, version: VersionFiles, model: Model, settings: Settings, copy: IO[bytes]
+) -> Samples:
+    """Return the items of the last requests that a server recorded for a version, or for one quantised from it.
+
+    Args:
+        count: number of requests.
+        found, version: the model and the version.
+        model: the version, loaded.
+        settings: where the requests are.
+        copy: file that they are copied to, and read from when they are needed: a server removes its files.
 
     Raises:
         UsageError: none are recorded.
     """
     folder = recorded_folder(settings, found.name, version.number)
-    rows: list[Inputs] = []
-    for path in recorded_files(folder)[-count:]:
+    numbers = [int(path.name) for path in folder.parent.glob("*") if is_version(path.name)]
+    later = [folder.with_name(str(number)) for number in numbers if number >= version.number]
+    paths = sorted((path for each in later for path in recorded_files(each)), key=lambda path: path.name)
+    items: list[Read] = []
+    for path in paths[-count:]:
         with suppress(FileNotFoundError):  # a running server has removed it since
-            rows += _recorded_rows(path, model, settings)
-    if not rows:
+            items += [_stored(row, copy) for row in _recorded_rows(path, model, settings)]
+    if not items:
         raise UsageError(
             f"--recorded: found no requests in '{folder}', expected those of a server with record_requests"
         )
-    return Samples(model, [partial(dict, row) for row in rows])
+    return Samples(model, items)
+
+
+def _stored(row: Inputs, file: IO[bytes]) -> Read:
+    """Append the inputs of a sample to a file, and return a function that reads them."""
+    start = file.tell()
+    for value in row.values():
+        np.save(file, np.asarray(value))
+    return partial(_load, file, start, tuple(row))
+
+
+def _load(file: IO[bytes], start: int, names: Sequence[str]) -> Inputs:
+    file.seek(start)
+    return {name: np.load(file) for name in names}
 
 
 def _pictures(folder: Path, model: Model, settings: Settings) -> Samples:

@@ -275,7 +275,7 @@ def _check_name(name: str) -> None:
 def _versions(folder: Path, config: ModelConfig) -> Iterator[VersionFiles]:
     numbers = sorted(int(path.name) for path in folder.iterdir() if is_version(path.name) and path.is_dir())
     if not numbers and engine.is_bundle(folder):
-        yield _version(1, folder)
+        yield version_files(1, folder)
         return
     if not numbers and (pairs := pairs_in(folder)):
         if len(pairs) > 1:
@@ -291,7 +291,7 @@ def _versions(folder: Path, config: ModelConfig) -> Iterator[VersionFiles]:
         )
         return
     if not numbers and (folder / ONNX).exists():
-        yield _version(1, folder)
+        yield version_files(1, folder)
         return
     if not numbers:
         found = "waiting for files" if not any(folder.iterdir()) else "no version"
@@ -302,7 +302,7 @@ def _versions(folder: Path, config: ModelConfig) -> Iterator[VersionFiles]:
     if len(chosen) > MAX_VERSIONS:
         raise ConfigError(f"versions: found {len(chosen)}, expected at most {MAX_VERSIONS}")
     for number in chosen:
-        yield _version(number, folder / str(number))
+        yield version_files(number, folder / str(number))
 
 
 def pairs_in(folder: Path) -> list[str]:
@@ -315,7 +315,8 @@ def pairs_in(folder: Path) -> list[str]:
     return sorted(name.removesuffix(FLAT_PARAM) for name in found if name.endswith(FLAT_PARAM))
 
 
-def _version(number: int, folder: Path) -> VersionFiles:
+def version_files(number: int, folder: Path) -> VersionFiles:
+    """Return the files of a version in a folder of its own."""
     bundle = folder if engine.is_bundle(folder) else None
     beside: dict[str, Any] = {"warmup": folder / WARMUP, "tokenizer": folder / TOKENIZER, "hooks": folder / HOOKS}
     if bundle is None and not (folder / PARAM).exists() and (folder / ONNX).exists():

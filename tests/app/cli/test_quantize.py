@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import shutil
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +13,7 @@ import pytest
 
 import engine
 from app.cli import main
-from app.cli.arguments import samples
+from app.cli.arguments import models, samples
 from app.settings import Settings
 from engine.quantisation import measurement, selection
 from engine.quantisation.schemes import BlockWeights
@@ -191,6 +193,70 @@ def test_recorded_requests_are_samples_by_item(
     assert json.loads(quantized(*argv, "--recorded", "100", capsys=capsys)[1])["samples"] == 7
 
 
+def test_the_newest_version_that_is_not_quantised_is_taken(
+    digits: Path, int8_is_faster: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = ("digits", "--samples", str(digits / "examples"), "--keep", "99%")
+    quantized(*argv, capsys=capsys)
+    status, text, error = quantized(*argv, capsys=capsys)
+    assert (status, error) == (0, "")
+    assert "digits version 1 · 6 layers" in text and "written to model_store/digits/3" in text
+    shutil.copytree(digits / "1", digits / "4")
+    found = json.loads(quantized(*argv, "--json", capsys=capsys)[1])
+    assert (found["version"], found["folder"]) == (4, "model_store/digits/5")
+    status, _, error = quantized(str(digits / "5" / "model.pnnx.param"), *argv[1:], "--output", "o", capsys=capsys)
+    assert status == 1 and "the model is quantised already" in error
+
+
+def test_requests_recorded_for_quantised_versions_count_for_their_source(
+    digits: Path, int8_is_faster: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(digits / "1", digits / "2")
+    quantized("digits", "--samples", str(digits / "examples"), "--keep", "99%", capsys=capsys)
+    random = np.random.default_rng(1)
+    for order, version in enumerate((1, 3, 2, 3)):
+        folder = tmp_path / "recorded" / "digits" / str(version)
+        folder.mkdir(parents=True, exist_ok=True)
+        np.savez(folder / f"{order}.npz", in0=random.random((order + 1, 1, 16, 16), np.float32))
+    argv = ("digits", "--record-dir", "recorded", "--output", "out", "--keep", "0", "--json")
+    for count, rows in ((1, 4), (2, 4 + 3), (10, 4 + 3 + 2)):
+        found = json.loads(quantized(*argv, "--recorded", str(count), capsys=capsys)[1])
+        assert (found["version"], found["samples"]) == (2, rows)
+
+
+def test_requests_with_values_that_are_not_finite_are_left_out(
+    store: Path, int8_is_faster: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "recorded" / "linear" / "1"
+    folder.mkdir(parents=True)
+    for number, rows in enumerate(([[1, 2, 3], [np.nan, 1, 1]], [[1, np.inf, 2]], [[3, 2, 1]])):
+        np.savez(folder / f"{number}.npz", in0=np.array(rows, np.float32))
+    argv = ("linear", "--record-dir", "recorded", "--output", "out", "--keep", "0")
+    status, text, _ = quantized(*argv, "--recorded", "9", capsys=capsys)
+    assert status == 0 and "1 layer · 2 samples, 2 left out: values are not finite\n" in text
+    assert json.loads((tmp_path / "out" / "quantisation.json").read_text())["skipped"] == 2
+    (folder / "2.npz").unlink()
+    status, _, error = quantized(*argv, "--recorded", "1", capsys=capsys)
+    assert status == 1 and "every sample makes values that are not finite" in error
+
+
+def test_recorded_requests_are_read_when_they_are_needed(store: Path, tmp_path: Path) -> None:
+    settings = Settings(store=store, record_dir=tmp_path / "recorded")
+    found, version, model = models.load("linear", settings)
+    folder = tmp_path / "recorded" / "linear" / "1"
+    folder.mkdir(parents=True)
+    rows = np.random.default_rng(1).random((6, 3), np.float32)
+    for number in range(3):
+        np.savez(folder / f"{number}.npz", in0=rows[2 * number : 2 * number + 2])
+    with tempfile.TemporaryFile() as copy:
+        read = samples.read_recorded(3, found, version, model, settings, copy)
+        shutil.rmtree(folder)
+        for _ in range(2):  # samples are run several times
+            for index in reversed(range(6)):
+                np.testing.assert_array_equal(read[index][0], rows[index : index + 1].reshape(read[index][0].shape))
+    assert not any(isinstance(each, np.ndarray) for item in read._items for each in gc.get_referents(item))
+
+
 def test_recorded_requests_that_a_server_removes_are_left_out(
     store: Path,
     int8_is_faster: None,
@@ -198,7 +264,9 @@ def test_recorded_requests_that_a_server_removes_are_left_out(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    paths = [tmp_path / f"{number}.npz" for number in range(3)]
+    folder = tmp_path / "recorded" / "linear" / "1"
+    folder.mkdir(parents=True)
+    paths = [folder / f"{number}.npz" for number in range(3)]
     for path in paths[1:]:
         np.savez(path, in0=np.random.default_rng(1).random((2, 3), np.float32))
     monkeypatch.setattr(samples, "recorded_files", lambda folder: paths)
@@ -210,7 +278,7 @@ def test_recorded_requests_that_a_server_removes_are_left_out(
         return found
 
     monkeypatch.setattr(samples.files, "read_archive", read_and_remove)
-    argv = ("linear", "--recorded", "3", "--output", "out", "--keep", "0", "--json")
+    argv = ("linear", "--record-dir", "recorded", "--recorded", "3", "--output", "out", "--keep", "0", "--json")
     assert json.loads(quantized(*argv, capsys=capsys)[1])["samples"] == 4
 
 

@@ -176,7 +176,7 @@ def test_the_share_that_is_kept_is_by_energy_or_by_equal_integers(
     answer: list[Any], right: list[Any], share: float
 ) -> None:
     fixed: Any = Fixed(np.array(answer))
-    assert agreement(fixed, [[]], [(np.array(right),)]) == pytest.approx(share)
+    assert agreement(fixed, [[]], {0: (np.array(right),)}) == pytest.approx(share)
 
 
 def test_the_saved_pair_gives_the_same_answers_on_both_back_ends(int8_is_faster: None, tmp_path: Path) -> None:
@@ -279,12 +279,25 @@ def test_what_cannot_be_quantised_is_refused_with_the_reason(int8_is_faster: Non
         quantise(graph, [])
     with pytest.raises(ParameterError, match="keep is out of range: found 1.5"):
         quantise(graph, samples(1), keep=1.5)
-    with pytest.raises(InputError, match="not finite"):
+    with pytest.raises(InputError, match="operand '.+': every sample makes values that are not finite"):
         quantise(graph, [[np.full(SHAPE, np.nan, np.float32)]])
     with pytest.raises(InputError):
         quantise(graph, samples(1, (1, 4, 12, 12)))
     with pytest.raises(GraphError, match="the model is quantised already"):
         quantise(quantise(graph, samples(2), keep=0).graph, samples(1))
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, 3e38], ids=["NaN", "infinity", "overflow inside"])
+def test_samples_whose_values_are_not_finite_are_left_out(wrong: float, int8_is_faster: None) -> None:
+    graph, good = network(), samples(3)
+    bad = [np.full(SHAPE, wrong, np.float32)]
+    expected = quantise(graph, good, keep=0.9)
+    found = quantise(graph, [bad, good[0], bad, *good[1:]], keep=0.9)
+    assert (found.samples, found.skipped, expected.skipped) == (3, 2, 0)
+    assert found.quantised_layers == expected.quantised_layers > 0
+    assert found.kept == expected.kept
+    (one,), (other,) = (Session(each.graph, cache=None).run(good[0]) for each in (found, expected))
+    np.testing.assert_array_equal(one, other)
 
 
 def test_parallel_convolutions_are_one_int8_layer_and_channels_of_zeros_none(int8_is_faster: None) -> None:
