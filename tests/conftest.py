@@ -107,6 +107,14 @@ def _llvm_stays() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _short_runs_use_threads() -> Iterator[None]:
+    """Let the small networks of the tests run on all threads they ask for."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("engine.compiler.runtime.instance.WORTH_WAKING", 0)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _quota_stays() -> Iterator[None]:
     """The processor's quota is read once: every compiled graph would read the files of all control groups twice."""
     read, known = resources.cpu_quota, resources.cpu_quota()

@@ -19,6 +19,8 @@ from engine.tensor import Array, named_dtype
 # Fixed cost of every program and of every step of it: tables, names, bookkeeping of the code.
 _PROGRAM_BYTES: Final = 64 << 10
 _STEP_BYTES: Final = 4 << 10
+# Operations of a chunk, where a kernel could not be cut into as many chunks as it has work for.
+_CHUNK_FLOPS: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +121,13 @@ class Program:
     def numbers(self, column: Array) -> Array:
         """Return a column of numbers of the plan."""
         return column if self.pool is None else self.pool[column]
+
+    def saved_chunks(self, threads: int) -> float:
+        """Return by how many chunks, each about 5 µs of a core, several threads shorten a run."""
+        steps = self.plan.steps
+        chunks = self.numbers(steps.chunks)
+        work = np.maximum(chunks, self.numbers(steps.flops) * (1 / _CHUNK_FLOPS))
+        return float((work * (1 - 1 / np.clip(chunks, 1, threads))).sum())
 
     @cached_property
     def segments(self) -> tuple[Segment, ...]:

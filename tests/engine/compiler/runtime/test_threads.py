@@ -8,19 +8,24 @@ import sys
 import threading
 import time
 import weakref
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import engine
+from engine.compiler.runtime import instance
 from engine.compiler.runtime.worker_pool import MAX_WAITING, WorkerPool
 from tests.engine.compiler.runtime.callers import wrong_answers
+from tests.engine.graph.build import built, op
 from tests.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[4]
 MODEL = ROOT / "model_store" / "digits" / "1" / "model.pnnx.param"
 RANDOM = np.random.default_rng(4)
+WORTH_WAKING = instance.WORTH_WAKING
+"""Read before a fixture of all tests sets it to 0."""
 
 
 def session(threads: int) -> engine.Session:
@@ -55,6 +60,26 @@ def test_workers_leave_with_their_session() -> None:
     while threading.active_count() > before:
         assert time.monotonic() < end
         time.sleep(0.01)
+
+
+def test_threads_are_woken_only_by_runs_that_they_shorten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waking one takes as long as the small sizes; sizes of a template differ."""
+
+    def helpers() -> int:
+        return sum(each.name.startswith("kernel-") for each in threading.enumerate())
+
+    before = helpers()
+    monkeypatch.setattr(instance, "WORTH_WAKING", WORTH_WAKING)
+    session(2).run(images(1))
+    weight = RANDOM.standard_normal((256, 256)).astype(np.float32)
+    linear = op("nn.Linear", "linear", "0", "1", in_features=256, out_features=256, bias=False, weight=weight)
+    graph = built(op("pnnx.Input", "in0", "", "0"), linear, op("pnnx.Output", "out0", "1"), _0=(None, 256))
+    with closing(engine.Session(graph, backend="compiled", threads=2, cache=None)) as dynamic:
+        for rows, more in ((2, 0), (3, 0), (400, 1), (3, 1), (2, 1), (401, 1)):
+            x = RANDOM.standard_normal((rows, 256)).astype(np.float32)
+            dynamic.prepare(specs=[engine.TensorSpec(x.shape, x.dtype)])
+            np.testing.assert_allclose(dynamic.run([x])[0], x @ weight.T, rtol=1e-4, atol=1e-4)
+            assert helpers() == before + more
 
 
 def test_the_interpreter_ends_while_workers_are_parked() -> None:
