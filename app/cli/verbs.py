@@ -251,7 +251,7 @@ def _quantize(parser: ArgumentParser) -> None:
         "--recorded",
         type=positive,
         metavar="N",
-        help="the last N requests that a server with --record-requests recorded for the newest version",
+        help="the last N requests that a server with --record-requests recorded for the version or one made from it",
     )
     parser.add_argument(
         "--keep",
@@ -525,8 +525,8 @@ file. The model becomes the next version of its name in the store; a config.toml
 
 Pictures are converted as the model's config.toml says. 50 to 200 samples are usual. Every layer is timed in float32 and
 int8 on this machine, and its error is measured; layers that are not faster, or lose too much, stay in float32. With
-labels the accuracy of both networks is measured. Without --output the pair becomes the next version of the model in the
-store.
+labels the accuracy of both networks is measured. The newest version that is not quantised is taken. Without --output
+the pair becomes the next version of the model in the store.
 """,
         configure=_quantize,
         settings=("store", "plugins", "threads", "cache_dir", "record_dir"),

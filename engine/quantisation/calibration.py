@@ -156,9 +156,7 @@ def prepared(graph: RuntimeGraph, threads: int | None, inputs: Sequence[Array] =
     return closing(session)
 
 
-def agreement(
-    session: Session, samples: Sequence[Sequence[Array]], expected: Mapping[int, tuple[Array, ...]]
-) -> float:
+def agreement(session: Session, samples: Sequence[Sequence[Array]], expected: Mapping[int, tuple[Array, ...]]) -> float:
     """Return the share of the outputs' energy that a network keeps, of its worst output.
 
     1 - sum((y - expected)^2) / sum(expected^2); of integers, the share of equal elements.
