@@ -13,7 +13,6 @@ from engine.compiler.codegen.ir import Function, Index, Module, Value, constant,
 from engine.compiler.kernels.channels import Panel, starts_of, width_of
 from engine.compiler.kernels.products.arithmetic import MultiplyAdd
 from engine.compiler.kernels.recurrent.cells import GATES, CellKind, gru, lstm, plain
-from engine.compiler.kernels.recurrent.hoisted_projection import Hoisting, Job
 from engine.compiler.kernels.recurrent.rounding import Rounding
 
 # Elements of the state multiplied per iteration.
@@ -38,7 +37,6 @@ class BlockCode:
         writes: whether a sequence is written.
         multiply_add: emits sums plus products.
         rounding: of the state that is multiplied; None for floats.
-        hoisted: blocking of the input projection, of which one job is done meanwhile; ``ring`` is its step distance.
     """
 
     name: str
@@ -54,8 +52,6 @@ class BlockCode:
     writes: bool
     multiply_add: MultiplyAdd = Function.fma
     rounding: Rounding | None = None
-    hoisted: Hoisting | None = None
-    ring: int = 0
 
     @property
     def gates(self) -> int:
@@ -83,18 +79,11 @@ def emit_block(module: Module, code: BlockCode) -> str:
 
     Arguments: weights; the state to multiply; the input projection, the state of these units (c of an LSTM, which is
     updated) and their new state; the output sequence. The last four point to the panel. Then 1 to read the weights
-    backward, else 0; and the input, weights and result of the job that is done meanwhile.
+    backward, else 0.
     """
     names = ("weights", "state", "source", "own", "following", "target")
-    further = ("input", "input_weights", "ring") if code.hoisted is not None else ()
-    pointers = [("ptr", name) for name in names], [("ptr", name) for name in further]
-    f = module.inner(code.name, [*pointers[0], ("i64", "backward"), *pointers[1]])
-    given, meanwhile = f.parameters[: len(names) + 1], f.parameters[len(names) + 1 :]
-    job = None
-    if code.hoisted is not None:
-        lanes = code.panel[0][0]
-        job = Job(f, code.hoisted, lanes, code.ring, *meanwhile)
-    _BlockWriter(code, f, job, *given).emit()
+    f = module.inner(code.name, [*(("ptr", name) for name in names), ("i64", "backward")])
+    _BlockWriter(code, f, *f.parameters).emit()
     f.finish()
     return code.name
 
@@ -105,7 +94,6 @@ class _BlockWriter:
 
     code: BlockCode
     f: Function
-    job: Job | None
     weights: Value
     state: Value
     source: Value
@@ -163,45 +151,26 @@ class _BlockWriter:
         first, step = f.mul(self.backward, code.taps - 1), f.sub(1, f.mul(self.backward, 2))
         places = [f.at(self.state, first), f.at(weights, f.mul(first, floats))]
         strides = [step, f.mul(step, floats)]
-        done = 0
-        if self.job is not None:
-            done = self.job.hoisted.depth
-            places, parts = self._run(places, strides, parts, done, self.job)
-        places, parts = self._run(places, strides, parts, code.taps - done)
+        unroll = max(UNROLL, code.splits)
+
+        def multiplied(places: list[Value], parts: list[Totals], count: int) -> tuple[list[Value], list[Totals]]:
+            for k in range(count):
+                part = k % code.splits
+                parts[part] = self._multiply(places[0], places[1], parts[part])
+                places = [f.at(place, stride) for place, stride in zip(places, strides, strict=True)]
+            return places, parts
+
+        whole = code.taps - code.taps % unroll
+        if whole:
+            with f.loop(0, whole, unroll, carry=[*places, *_flat(parts)]) as loop:
+                moved, found = multiplied(loop.carried[:2], self._like(parts, loop.carried[2:]), unroll)
+                loop.carry([*moved, *_flat(found)])
+            places, parts = loop.results[:2], self._like(parts, loop.results[2:])
+        _, parts = multiplied(places, parts, code.taps - whole)
         while len(parts) > 1:
             half = len(parts) // 2
             parts = [self._sum(*pair) for pair in zip(parts[:half], parts[half:], strict=True)]
         return parts[0]
-
-    def _run(
-        self, places: list[Value], strides: list[Index], parts: list[Totals], count: int, job: Job | None = None
-    ) -> tuple[list[Value], list[Totals]]:
-        """Write the next ``count`` products of every sum, and as many of a job."""
-        f, meanwhile = self.f, [] if job is None else job.begin()
-        unroll = max(UNROLL, self.code.splits)
-
-        def turn(
-            places: list[Value], parts: list[Totals], sums: list[Value], index: Index, count: int
-        ) -> tuple[list[Value], list[Totals], list[Value]]:
-            for k in range(count):
-                part = k % self.code.splits
-                sums = sums if job is None else job.multiply(index, k, sums)
-                parts[part] = self._multiply(places[0], places[1], parts[part])
-                places = [f.at(place, stride) for place, stride in zip(places, strides, strict=True)]
-            return places, parts, sums
-
-        whole = count - count % unroll
-        if whole:
-            with f.loop(0, whole, unroll, carry=[*places, *meanwhile, *_flat(parts)]) as loop:
-                moved, sums, totals = _split(loop.carried, 2, len(meanwhile))
-                moved, found, sums = turn(moved, self._like(parts, totals), sums, loop.index, unroll)
-                loop.carry([*moved, *sums, *_flat(found)])
-            places, meanwhile, totals = _split(loop.results, 2, len(meanwhile))
-            parts = self._like(parts, totals)
-        places, parts, meanwhile = turn(places, parts, meanwhile, whole, count - whole)
-        if job is not None:
-            job.end(meanwhile)
-        return places, parts
 
     def _multiply(self, state: Value, weights: Value, totals: Totals) -> Totals:
         """Add one element of every row's state times its weights."""
@@ -243,11 +212,6 @@ class _BlockWriter:
         size = self.code.gates * len(self.code.panel)
         rows = [list(values[k : k + size]) for k in range(0, len(values), size)]
         return [rows[k : k + self.code.rows] for k in range(0, len(rows), self.code.rows)]
-
-
-def _split(values: Sequence[Value], first: int, second: int) -> tuple[list[Value], list[Value], list[Value]]:
-    """Return the first values, the next ones, and the rest."""
-    return list(values[:first]), list(values[first : first + second]), list(values[first + second :])
 
 
 def _flat(parts: Sequence[Totals]) -> list[Value]:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from engine.compiler.codegen.host import Host
 from engine.compiler.kernels.channels import vectors_of
-from engine.compiler.kernels.recurrent.hoisted_projection import Hoisting
 from engine.ir.dims import hint
 
 # Candidates: vectors of units, rows and partial sums.
@@ -25,9 +24,8 @@ MOST_GROUPS = 16
 GROUP_SHARE = 1 / 2
 # Weights of a panel up to this share of the first-level cache are assumed to stay in it.
 NEAR_SHARE = 3 / 4
-# Interleaved input projection: least sums of the recurrence, steps of a job, and registers for operands.
-SUMS = 8
-FEWEST_STEPS, MOST_STEPS = 5, 8
+# Steps of a block whose input is projected at once, vectors of gates summed together, and registers for operands.
+STEPS, GATE_VECTORS = 8, 2
 SPARE = 6
 
 
@@ -44,6 +42,21 @@ class Blocking:
     vectors: int
     rows: int
     splits: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hoisting:
+    """Blocking of an input projection that the kernel computes block by block of steps.
+
+    Args:
+        width: of the input.
+        steps: of a block.
+        vectors: of gates that are summed together, for all steps of a block.
+    """
+
+    width: int
+    steps: int
+    vectors: int
 
 
 def choose_blocking(host: Host, *, gates: int, units: int, taps: int, batch: int) -> Blocking:
@@ -68,30 +81,19 @@ def choose_blocking(host: Host, *, gates: int, units: int, taps: int, batch: int
     return best[1]
 
 
-def choose_hoisting(
-    host: Host, *, gates: int, units: int, steps: int, batch: int, width: int
-) -> tuple[Blocking, Hoisting] | None:
-    """Return the blocking for interleaving the input projection with the recurrence; None if that does not pay.
+def choose_hoisting(host: Host, *, gates: int, units: int, steps: int, batch: int, width: int) -> Hoisting | None:
+    """Return the blocking of the input projection of a layer that can be pipelined with the layer below; else None.
 
-    It pays if weights beyond the first-level cache serve a single row, and both computations fit in registers.
+    It pays if weights beyond the first-level cache serve a single row.
 
     Args:
         width: of the input.
     """
     count, rest = divmod(units, host.lanes)
     is_far = 4 * gates * units * units > host.memory.first_bytes
-    if rest or batch > 1 or not is_far:
+    if rest or batch > 1 or not is_far or hint(steps) < 2 * STEPS or host.registers < STEPS * GATE_VECTORS + SPARE:
         return None
-    fitting = [each for each in range(1, count + 1) if count % each == 0 and gates * each >= SUMS]
-    parts = -(-width // units)
-    # Jobs of a narrow input are smaller, so that they spread over more calls.
-    vectors = 1 if 2 * width <= units else 2
-    if not fitting or gates * fitting[0] > 2 * SUMS or width % parts or count * gates % vectors:
-        return None
-    block = min(MOST_STEPS, (host.registers - SPARE - gates * fitting[0]) // vectors)
-    if block < FEWEST_STEPS or hint(steps) < 2 * block:
-        return None
-    return Blocking(fitting[0], 1, 1), Hoisting(width, block, vectors, width // parts)
+    return Hoisting(width, STEPS, 1 if count * gates % GATE_VECTORS else GATE_VECTORS)
 
 
 def is_shared(host: Host, *, weight_bytes: int, batch: int) -> bool:

@@ -1,106 +1,88 @@
-"""Input projection computed a few steps ahead of the recurrence, between its products.
+"""Code of a recurrence that computes its own input projection, block by block of steps.
 
-For a batch of one row a recurrence is bound by loading its weights: each is used for one product. Independent products
-fit in between: the input projection of later steps, whose weights serve several steps at once. The results are stored
-in a ring of two blocks of steps; the recurrence reads one block while the other is written.
+Layers that follow each other then run in parallel: a block is projected as soon as the layer below has finished it. All
+steps of a block share the weights of the projection.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engine.compiler.codegen.ir import Function, Index, Module, Value, vector
+from engine.compiler.codegen.ir import Index, Module, Value, as_value, vector
+from engine.compiler.kernels.recurrent.blocking import Hoisting
+from engine.compiler.kernels.recurrent.progress import publish, wait_for
+from engine.compiler.kernels.recurrent.writer import Writer
+
+_UNROLLED = (4, 2, 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Hoisting:
-    """Blocking of the input projection. A job adds part of the input to some vectors of gates for all steps of a block.
+def emit_projection(module: Module, name: str, hoisted: Hoisting, lanes: int, pitch: int) -> str:
+    """Write the function that projects the input of a block to some vectors of gates; return its name.
 
-    Args:
-        width: of the input.
-        steps: of a block.
-        vectors: of gates in a job.
-        depth: input values in a job; ``width`` is a multiple of it.
-    """
-
-    width: int
-    steps: int
-    vectors: int
-    depth: int
-
-    @property
-    def parts(self) -> int:
-        """Number of jobs whose results are summed."""
-        return self.width // self.depth
-
-    @property
-    def pitch(self) -> int:
-        """Floats of a step in the packed copy of the input."""
-        return -(-self.width // LINE) * LINE
-
-
-# The distance of steps is a multiple of this many floats.
-LINE = 16
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """Code of a job, written into a function.
+    Arguments: input of the first step, distance of the inputs of two steps, bias, weights, result.
 
     Args:
-        lanes: of a vector.
-        pitch: distance of steps of the result, in floats.
-        input, weights, result: addresses.
+        pitch: distance of the results of two steps, in floats.
     """
-
-    f: Function
-    hoisted: Hoisting
-    lanes: int
-    pitch: int
-    input: Value
-    weights: Value
-    result: Value
-
-    def begin(self) -> list[Value]:
-        """Load the partial sums, step by step."""
-        return [self.f.load(vector(self.lanes), place) for place in self._places()]
-
-    def multiply(self, index: Index, offset: int, sums: Sequence[Value]) -> list[Value]:
-        """Add the input value at ``index + offset`` of every step times its weights; return the new sums."""
-        f, vectors = self.f, self.hoisted.vectors
-        row = f.at(f.at(self.weights, f.mul(index, vectors * self.lanes)), offset * vectors * self.lanes)
-        weights = [f.load(vector(self.lanes), f.at(row, k * self.lanes)) for k in range(vectors)]
-        at = f.at(f.at(self.input, index), offset)
-        result: list[Value] = []
-        for step in range(self.hoisted.steps):
-            value = f.splat(f.load("float", f.at(at, step * self.hoisted.pitch)), self.lanes)
-            result += [
-                f.fma(value, weight, total)
-                for weight, total in zip(weights, sums[step * vectors : (step + 1) * vectors], strict=True)
-            ]
-        return result
-
-    def end(self, sums: Sequence[Value]) -> None:
-        """Store the sums."""
-        for value, place in zip(sums, self._places(), strict=True):
-            self.f.store(value, place)
-
-    def _places(self) -> list[Value]:
-        steps, vectors = range(self.hoisted.steps), range(self.hoisted.vectors)
-        return [self.f.at(self.result, step * self.pitch + k * self.lanes) for step in steps for k in vectors]
-
-
-def emit_job(module: Module, name: str, hoisted: Hoisting, lanes: int, pitch: int) -> str:
-    """Write a function that does a single job, given the addresses of input, weights and result; return its name."""
-    f = module.inner(name, [("ptr", each) for each in ("input", "weights", "result")])
-    job = Job(f, hoisted, lanes, pitch, *f.parameters)
-    unroll = next(each for each in (4, 2, 1) if hoisted.depth % each == 0)
-    with f.loop(0, hoisted.depth, unroll, carry=job.begin()) as loop:
+    names = [("ptr", "input"), ("i64", "stride"), ("ptr", "bias"), ("ptr", "weights"), ("ptr", "result")]
+    f = module.inner(name, names)
+    input, stride, bias, weights, result = f.parameters
+    places, type_ = [k * lanes for k in range(hoisted.vectors)], vector(lanes)
+    rows = [f.at(input, f.mul(stride, step)) for step in range(hoisted.steps)]
+    begun = [f.load(type_, f.at(bias, place)) for place in places]
+    unroll = next(each for each in _UNROLLED if hoisted.width % each == 0)
+    with f.loop(0, hoisted.width, unroll, carry=begun * hoisted.steps) as loop:
         sums = loop.carried
         for k in range(unroll):
-            sums = job.multiply(loop.index, k, sums)
+            line = f.at(f.at(weights, f.mul(loop.index, len(places) * lanes)), k * len(places) * lanes)
+            vectors = [f.load(type_, f.at(line, place)) for place in places]
+            values = [f.splat(f.load("float", f.at(f.at(row, loop.index), k)), lanes) for row in rows]
+            products = [(value, each) for value in values for each in vectors]
+            sums = [f.fma(*pair, total) for pair, total in zip(products, sums, strict=True)]
         loop.carry(sums)
-    job.end(loop.results)
+    targets = [f.at(result, step * pitch + place) for step in range(hoisted.steps) for place in places]
+    for total, target in zip(loop.results, targets, strict=True):
+        f.store(total, target)
     f.finish()
     return name
+
+
+@dataclass(frozen=True, slots=True)
+class HoistedWriter:
+    """Writer of the blocks of steps.
+
+    Args:
+        function: name of the function that projects the input of a block to some vectors of gates.
+    """
+
+    writer: Writer
+    hoisted: Hoisting
+    function: str
+
+    def steps(self) -> None:
+        """Write the loop over blocks; the last block is shifted back to be complete, and repeats no step."""
+        writer, size = self.writer, self.hoisted.steps
+        f, kernel = writer.f, writer.kernel
+        assert writer.gates is not None
+        with f.loop(0, -(-kernel.steps // size)) as block:
+            first = f.mul(block.index, size)
+            origin, end = f.minimum(first, kernel.steps - size), f.minimum(f.add(first, size), kernel.steps)
+            if writer.below is not None:
+                wait_for(f, writer.below, f.add(origin, size))
+            self._project(origin, writer.gates)
+            with f.loop(first, end) as step:
+                row = f.sub(step.index, origin)
+                writer.step(step.index, f.at(writer.gates, f.mul(row, kernel.gate_floats)))
+            if writer.own is not None:
+                publish(f, writer.own, end)
+
+    def _project(self, origin: Index, gates: Value) -> None:
+        """Write the projection of all gates of a block."""
+        f, kernel = self.writer.f, self.writer.kernel
+        stride = self.writer.of_direction([as_value(each) for each in kernel.source.steps])
+        source = f.at(self.writer.source, f.mul(origin, stride))
+        bias = f.at(self.writer.weights, len(kernel.panels) * kernel.panel_floats)
+        with f.loop(0, kernel.gate_floats, self.hoisted.vectors * kernel.host.lanes) as gate:
+            weights = f.at(f.at(bias, kernel.gate_floats), f.mul(gate.index, self.hoisted.width))
+            places = f.at(bias, gate.index), weights, f.at(gates, gate.index)
+            f.call(self.function, [source, stride, *places])

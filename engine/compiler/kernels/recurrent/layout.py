@@ -12,9 +12,8 @@ import numpy as np
 from engine.compiler.codegen.ir import Sizes
 from engine.compiler.kernels.channels import Panel, panels_of, width_of
 from engine.compiler.kernels.kernel import Kernel, derived
-from engine.compiler.kernels.recurrent.blocking import Blocking
+from engine.compiler.kernels.recurrent.blocking import Blocking, Hoisting
 from engine.compiler.kernels.recurrent.cells import GATES, CellKind
-from engine.compiler.kernels.recurrent.hoisted_projection import Hoisting
 from engine.compiler.kernels.recurrent.rounding import Rounding
 from engine.ir.dims import hint
 from engine.tensor import Array
@@ -109,7 +108,7 @@ class Layout(Kernel):
         source: strides of the input projection, panel by panel, gate by gate; of the input itself with ``hoisted``.
         sequence: strides of h at every step; None if it is not needed.
         initial, final: strides of h, and of c for an LSTM; None if not needed.
-        hoisted: blocking of the input projection if the kernel computes it.
+        hoisted: blocking of the input projection if the kernel computes it, as a single chunk.
         rounding: of h before it is multiplied; None for floats.
         waits: wait for the steps of the layer below, which runs in parallel.
         publishes: publish the number of finished steps for the layer above.
@@ -201,9 +200,9 @@ class Layout(Kernel):
         return self.gates * widths(self.panels)
 
     @property
-    def ring_floats(self) -> int:
-        """Floats of a direction's ring: two blocks of input projections, and the input of one of them."""
-        return 0 if self.hoisted is None else self.hoisted.steps * (2 * self.gate_floats + self.hoisted.pitch)
+    def block_floats(self) -> int:
+        """Floats of the input projections of a block of steps."""
+        return 0 if self.hoisted is None else self.hoisted.steps * self.gate_floats
 
     @property
     def pitch(self) -> int:

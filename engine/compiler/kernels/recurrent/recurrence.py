@@ -1,15 +1,15 @@
 """Recurrence: one layer of an LSTM, GRU or plain recurrent network over all its steps, in one or both directions.
 
-The input projection is computed beforehand for all steps, or by the kernel a few steps ahead (``hoisted``). A chunk is
-some rows of the batch in one direction. Its states are in scratch memory, h twice, because one is read while the next
-is written; the recurrent weights are packed so that a step reads them once, sequentially.
+The input projection is computed beforehand for all steps, or by the kernel block by block of steps (``hoisted``). A
+chunk is some rows of the batch in one direction. Its states are in scratch memory, h twice, because one is read while
+the next is written; the recurrent weights are packed so that a step reads them once, sequentially.
 
 If the weights exceed the caches of a core, and all rows are one chunk, threads share every step instead (``groups``):
 there are as many chunks as groups.
 
 Arguments: for each direction the input projection, or the input itself, and the sequence if it is needed, both from the
-first step of that direction on; weights; initial h, and c of an LSTM; scratch, and the ring for steps ahead; if needed,
-final h and c; the zeroed progress counters of layers that run in parallel or of threads that share steps.
+first step of that direction on; weights; initial h, and c of an LSTM; scratch, and the projection of a block of steps;
+if needed, final h and c; the zeroed progress counters of layers that run in parallel or of threads that share steps.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from engine.compiler.kernels.kernel import Kernel, start
 from engine.compiler.kernels.products.arithmetic import ARITHMETIC
 from engine.compiler.kernels.recurrent.block import BlockCode, emit_block
 from engine.compiler.kernels.recurrent.cells import CellKind
-from engine.compiler.kernels.recurrent.hoisted_projection import Hoisting, emit_job
-from engine.compiler.kernels.recurrent.hoisted_writer import HoistedWriter
+from engine.compiler.kernels.recurrent.hoisted_projection import HoistedWriter, emit_projection
 from engine.compiler.kernels.recurrent.layout import Layout
 from engine.compiler.kernels.recurrent.progress import next_ticket
 from engine.compiler.kernels.recurrent.shared_writer import SharedWriter
@@ -56,15 +55,15 @@ class Recurrence(Layout):
         if self.hoisted is None:
             writer.emit(writer.steps)
             return
-        busy = emit_block(module, self._code_of(1, self.panels[0], self.cell, self.hoisted))
-        job = emit_job(module, f"{self.name}_job", self.hoisted, self.host.lanes, self.gate_floats)
-        writer.emit(HoistedWriter(writer, self.hoisted, busy, job).steps)
+        name = f"{self.name}_input"
+        function = emit_projection(module, name, self.hoisted, self.host.lanes, self.gate_floats)
+        writer.emit(HoistedWriter(writer, self.hoisted, function).steps)
 
-    def _code_of(self, rows: int, panel: Panel, cell: CellKind | None, hoisted: Hoisting | None = None) -> BlockCode:
+    def _code_of(self, rows: int, panel: Panel, cell: CellKind | None) -> BlockCode:
         is_last, rounding = cell is None or not self.projected, None if cell is None else self.rounding
         kind = cell or "projection"
         return BlockCode(
-            name=f"{self.name}_{kind}_{rows}_{'_'.join(str(real) for _, real in panel)}{'_hoisted' if hoisted else ''}",
+            name=f"{self.name}_{kind}_{rows}_{'_'.join(str(real) for _, real in panel)}",
             cell=cell,
             rows=rows,
             panel=panel,
@@ -77,8 +76,6 @@ class Recurrence(Layout):
             multiply_add=ARITHMETIC["float" if rounding is None else rounding.words].multiply_add(self.host),
             rounding=rounding,
             writes=is_last and self.sequence is not None,
-            hoisted=hoisted,
-            ring=self.gate_floats,
         )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 
 from engine.compiler.codegen.ir import Index, Module, Value, as_value
 from engine.compiler.kernels.channels import Panel, cases, width_of
@@ -11,8 +10,6 @@ from engine.compiler.kernels.kernel import block_of, start
 from engine.compiler.kernels.recurrent.block import copy_row
 from engine.compiler.kernels.recurrent.layout import Layout, States
 
-Meanwhile = Callable[[Index, Index, Sequence[Value]], AbstractContextManager[None]]
-"""Called with a step, the number of a call in it, and its arguments; its block contains the usual call."""
 Functions = dict[tuple[int, Panel], str]
 
 
@@ -34,7 +31,7 @@ class Writer:
         self.weights = self.f.at(next(given), self.f.mul(self.direction, kernel.direction_floats))
         self.initial = [next(given) for _ in kernel.initial]
         self.scratch = next(given)
-        self.ring = None if kernel.hoisted is None else next(given)
+        self.gates = None if kernel.hoisted is None else next(given)
         self.final = [None if each is None else next(given) for each in kernel.final]
         self.below, self.own = (
             next(given) if takes_sizes else None for takes_sizes in (kernel.waits, kernel.publishes)
@@ -90,7 +87,6 @@ class Writer:
         self,
         number: Index,
         source: Value,
-        meanwhile: Meanwhile | None = None,
         *,
         panels: tuple[Index, Index] | None = None,
         group: Index | None = None,
@@ -101,7 +97,6 @@ class Writer:
 
         Args:
             source: address of the input projection.
-            meanwhile: context that calls another function instead of the panel's if there is a job to do with it.
             panels: begin and end of a range.
             group: that computes it, if threads share the step.
         """
@@ -123,11 +118,7 @@ class Writer:
             target = self._target(sequence, row, unit)
             arguments = [weights, factors, gates, own, f.at(f.at(made, state), unit), target]
             arguments.append(as_value(backward))
-            if meanwhile is None:
-                self._call(self.functions, kernel.panels, (panel, tile.index), arguments)
-            else:
-                with meanwhile(number, each.index, arguments):
-                    self._call(self.functions, kernel.panels, (panel, tile.index), arguments)
+            self._call(self.functions, kernel.panels, (panel, tile.index), arguments)
         if not kernel.projected:
             return
         projection = f.at(self.weights, len(kernel.panels) * kernel.panel_floats)

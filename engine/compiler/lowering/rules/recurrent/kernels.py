@@ -19,13 +19,13 @@ from engine.compiler.kernels.kernel import Epilogue, Strides
 from engine.compiler.kernels.products.arithmetic import ARITHMETIC, Words
 from engine.compiler.kernels.recurrent.blocking import (
     Blocking,
+    Hoisting,
     choose_blocking,
     choose_groups,
     choose_hoisting,
     is_shared,
 )
 from engine.compiler.kernels.recurrent.cells import GATES, CellKind
-from engine.compiler.kernels.recurrent.hoisted_projection import Hoisting
 from engine.compiler.kernels.recurrent.layout import CellWeights, States, Steps, gate_rows, spread, widths
 from engine.compiler.kernels.recurrent.progress import LINE_WORDS
 from engine.compiler.kernels.recurrent.recurrence import Recurrence
@@ -105,22 +105,22 @@ class RecurrentLayer:
         return int(self.weights[0].cell.hidden.shape[1])
 
     @cached_property
-    def _way(self) -> tuple[Blocking, Hoisting | None]:
-        """Return the blocking of the recurrence, and whether it computes the input product itself."""
-        host, gates = self.context.host, GATES[self.cell]
-        width = self.weights[0].input.shape[1]
+    def _hoisting(self) -> Hoisting | None:
+        """Return the blocking of the input product if the recurrence computes it itself."""
         is_plain = self.taps == self.units and self.weights[0].cell.projection is None and self._rounding is None
-        if is_plain and self._pieces == 1 and not self._is_shared:
-            found = choose_hoisting(
-                host, gates=gates, units=self.units, steps=self.count, batch=self.batch, width=width
-            )
-            if found is not None:
-                return found
-        rounding = self._rounding
+        if not is_plain or len(self.weights) > 1 or self._pieces > 1 or self._is_shared:
+            return None
+        gates, width = GATES[self.cell], self.weights[0].input.shape[1]
+        sizes = {"units": self.units, "steps": self.count, "batch": self.batch, "width": width}
+        return choose_hoisting(self.context.host, gates=gates, **sizes)
+
+    @cached_property
+    def _blocking(self) -> Blocking:
+        """Return the blocking of the recurrence."""
+        rounding, host, taps = self._rounding, self.context.host, self.taps
         if rounding is not None:
-            host = rounding.arithmetic.tiling_host(host)
-        taps = self.taps if rounding is None else rounding.count
-        return choose_blocking(host, gates=gates, units=self.units, taps=taps, batch=self.batch), None
+            host, taps = rounding.arithmetic.tiling_host(host), rounding.count
+        return choose_blocking(host, gates=GATES[self.cell], units=self.units, taps=taps, batch=self.batch)
 
     @cached_property
     def _rounding(self) -> Rounding | None:
@@ -137,7 +137,7 @@ class RecurrentLayer:
     @cached_property
     def panels(self) -> tuple[Panel, ...]:
         """Return the vectors of every panel of units."""
-        return panels_of(self.units, self.context.host.lanes, self._way[0].vectors)
+        return panels_of(self.units, self.context.host.lanes, self._blocking.vectors)
 
     def steps(self, rows: View, steps_first: StepsFirst) -> Iterator[KernelStep]:
         """Yield the kernels.
@@ -145,7 +145,7 @@ class RecurrentLayer:
         Args:
             rows: the input, (rows, width).
         """
-        if self._way[1] is not None:
+        if self._hoisting is not None:
             seen = steps_first(rows.meta)
             yield from self._recurrences(self._turned(rows, [seen] * len(self.weights)), self._sequences())
             return
@@ -252,7 +252,7 @@ class RecurrentLayer:
                 packed = self._packed(kernel)
                 kept = [packed, row_major((kernel.scratch_floats,), self.context.dtype)]
                 if kernel.hoisted is not None:
-                    kept.append(row_major((kernel.directions, kernel.ring_floats), self.context.dtype))
+                    kept.append(row_major((kernel.block_floats,), self.context.dtype))
             counts = row_major((words_of(kernel.groups), LINE_WORDS), np.dtype(np.int64)) if kernel.groups else None
             if counts is not None:
                 zeros = constant(np.zeros(counts.shape, counts.dtype))
@@ -309,8 +309,8 @@ class RecurrentLayer:
             sequence=_steps_of(sequence) if sequence else None,
             initial=tuple(map(_states_of, initial)),
             final=tuple(None if each is None else _states_of(each) for each in final),
-            blocking=self._way[0],
-            hoisted=self._way[1],
+            blocking=self._blocking,
+            hoisted=self._hoisting,
             rounding=self._rounding,
             groups=self._groups,
         )

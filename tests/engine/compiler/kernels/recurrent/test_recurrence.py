@@ -15,13 +15,13 @@ from engine.compiler.kernels.products.arithmetic import Words
 from engine.compiler.kernels.recurrent.blocking import (
     SHARED_SIZE,
     Blocking,
+    Hoisting,
     choose_blocking,
     choose_groups,
     choose_hoisting,
     is_shared,
 )
 from engine.compiler.kernels.recurrent.cells import GATES, CellKind
-from engine.compiler.kernels.recurrent.hoisted_projection import Hoisting
 from engine.compiler.kernels.recurrent.layout import CellWeights, States, Steps, gate_rows, spread
 from engine.compiler.kernels.recurrent.progress import LINE_WORDS
 from engine.compiler.kernels.recurrent.recurrence import Recurrence
@@ -207,9 +207,7 @@ def computed_hoisted(level: str, case: Case, hoisted: Hoisting, blocking: Blocki
     for d, back in enumerate(case.backward):
         last = (case.steps - 1) * back
         skipped += [4 * last * pitch, 4 * (last * count * out + d * out)]
-    scratch = [
-        guarded(np.full(shape, np.nan, np.float32)) for shape in ((kernel.scratch_floats,), (count, kernel.ring_floats))
-    ]
+    scratch = [guarded(np.full(size, np.nan, np.float32)) for size in (kernel.scratch_floats, kernel.block_floats)]
     packed = guarded(kernel.pack([replace(weights_of(case), input=input, input_bias=bias)] * count))
     arguments = [source, sequence] * count
     run(kernel, level, [*arguments, packed, *map(guarded, initial), *scratch, *finals], skipped)
@@ -349,25 +347,25 @@ def test_nothing_before_its_memory_is_touched(level: str, cell: CellKind) -> Non
 @together(
     ("level", LEVELS),
     ("cell", CELLS),
-    ("hoisted", [Hoisting(24, 4, 1, 24), Hoisting(30, 3, 2, 30), Hoisting(96, 2, 2, 24)]),
+    ("hoisted", [Hoisting(24, 4, 1), Hoisting(30, 3, 2), Hoisting(97, 2, 2)]),
 )
-def test_the_inputs_product_may_be_made_ahead(level: str, cell: CellKind, hoisted: Hoisting) -> None:
-    case = Case(cell=cell, units=32, steps=11, backward=(False, True), gap=3)
+def test_the_kernel_may_project_its_input_itself(level: str, cell: CellKind, hoisted: Hoisting) -> None:
+    case = Case(cell=cell, units=32, steps=11, gap=3)
     computed_hoisted(level, case, hoisted, Blocking(2, 1, 1), at_end=True)
     computed_hoisted(level, case, hoisted, Blocking(1, 1, 1), at_end=False)
     computed_hoisted(level, replace(case, steps=8, backward=(True,)), hoisted, Blocking(1, 1, 1), at_end=True)
 
 
-def test_interleaving_needs_registers_for_both_and_weights_from_far() -> None:
+def test_a_layer_that_may_be_pipelined_has_one_row_and_weights_from_far() -> None:
     wide, narrow = describe("avx512"), describe("avx2")
 
-    def found(host: Host, **changed: int) -> tuple[Blocking, Hoisting] | None:
+    def found(host: Host, **changed: int) -> Hoisting | None:
         return choose_hoisting(host, **{"gates": 4, "units": 128, "steps": 100, "batch": 1, "width": 64, **changed})
 
-    assert found(wide) == (Blocking(2, 1, 1), Hoisting(64, 8, 1, 64))
-    assert found(wide, width=256) == (Blocking(2, 1, 1), Hoisting(256, 8, 2, 128))
+    assert found(wide) == Hoisting(64, 8, 2)
+    assert found(wide, gates=3, units=112) == Hoisting(64, 8, 1)
     assert found(narrow) is None
-    for changed in ({"batch": 2}, {"units": 130}, {"units": 32}, {"steps": 15}, {"width": 257}):
+    for changed in ({"batch": 2}, {"units": 130}, {"units": 32}, {"steps": 15}):
         assert found(wide, **changed) is None
 
 
