@@ -33,7 +33,7 @@ class Weights:
         self._end = 0
         self._places: dict[Storage, int] = {}
         self._views: dict[bytes, View] = {}
-        self._digests: dict[tuple[int, ...], tuple[weakref.ref[Array], bytes]] = {}
+        self._digests: dict[tuple[object, ...], tuple[weakref.ref[Array], bytes]] = {}
 
     def packed(self, packing: object, arrays: Sequence[Array | None], pack: Callable[[], Array]) -> View:
         """Return packed arrays as a constant.
@@ -75,7 +75,8 @@ class Weights:
         root = array
         while isinstance(root.base, np.ndarray):
             root = root.base
-        key = (id(root), int(array.__array_interface__["data"][0]), *array.shape, *array.strides)
+        address = int(array.__array_interface__["data"][0])
+        key = (id(root), address, array.dtype.str, *array.shape, *array.strides)
         known = self._digests.get(key)
         if known is not None and known[0]() is root:
             return known[1]

@@ -25,30 +25,31 @@ def content_of(restored: Sequence[Template], made: Sequence[Template]) -> Conten
     """Return the cache entry of templates.
 
     Args:
-        restored: templates from the cache, which share their weights.
+        restored: templates from the cache; those that one process made share their weights.
         made: templates of this process; the last has the weights of all.
     """
     templates = [*restored, *made]
     executables = [template.executable for template in templates]
     code = tuple(dict.fromkeys(each for executable in executables for each in executable.code))
     places = {each: number for number, each in enumerate(code)}
-    weights = [part[-1].executable.weights for part in (restored, made) if part]
-    blocks = [*(executable.constants for executable in executables), *weights]
+    weights = [each.executable.weights for each in restored] + [made[-1].executable.weights for _ in made]
+    shared = {_place(each): each for each in weights}
+    blocks = [*(executable.constants for executable in executables), *shared.values()]
     starts = [0]
     for block in blocks:
         starts.append(-(-(starts[-1] + block.nbytes) // ALIGNMENT) * ALIGNMENT)
     constants = aligned_bytes(starts[-1])
     for begin, block in zip(starts, blocks, strict=False):
         constants[begin : begin + block.nbytes] = block
-    places_of_weights = [[begin, block.nbytes] for begin, block in zip(starts[len(templates) :], weights, strict=False)]
+    begins = dict(zip(shared, starts[len(templates) :], strict=False))
     facts = [
         {
             **_facts(template),
             "constants": [begin, template.executable.constants.nbytes],
-            "weights": places_of_weights[0 if number < len(restored) else -1],
+            "weights": [begins[_place(block)], block.nbytes],
             "parts": [places[each] for each in template.executable.code],
         }
-        for number, (begin, template) in enumerate(zip(starts, templates, strict=False))
+        for begin, template, block in zip(starts, templates, weights, strict=False)
     ]
     return Content({"code": [len(each) for each in code], "templates": facts}, code, constants)
 
@@ -63,6 +64,11 @@ def templates_of(content: Content) -> list[Template]:
         return [_template(each, content) for each in content.facts["templates"]]
     except (KeyError, TypeError, ValueError, IndexError, ParameterError, SyntaxError) as error:
         raise EntryError(f"its facts cannot be decoded: {type(error).__name__}: {error}") from None
+
+
+def _place(block: Array) -> tuple[int, int]:
+    """Return the address and the size of a block."""
+    return block.ctypes.data, block.nbytes
 
 
 def _facts(template: Template) -> dict[str, Any]:

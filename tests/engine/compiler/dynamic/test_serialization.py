@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,16 @@ def test_templates_of_two_processes_are_kept_together(templates: list[Template])
         assert each.constants.tobytes() == expected.constants.tobytes() and each.code == expected.code
 
 
+def test_templates_of_several_processes_keep_their_own_weights(templates: list[Template]) -> None:
+    (made,) = templates
+    others = [np.full(size, number, np.uint8) for number, size in enumerate((640, 64, 128))]
+    found: list[Template] = []
+    for weights in others:
+        new = replace(made, executable=replace(made.executable, weights=weights))
+        found = templates_of(as_read(content_of(found, [new])))
+    assert [each.executable.weights.tolist() for each in found] == [each.tolist() for each in others]
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [
@@ -108,6 +119,16 @@ def test_a_new_process_answers_any_size_without_compiling(tmp_path: Path, monkey
         (found,), (expected,) = again.run([picture(*sizes)]), reference.run([picture(*sizes)])
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
     assert again.describe()["compiler"]["is_cached"]
+
+
+def test_processes_that_each_add_a_template_answer_as_the_reference(tmp_path: Path) -> None:
+    graph, sizes = net(), ((1, 1), (1, 40), (40, 1), (40, 41))  # a size of 1 is a constant of its template
+    for number in range(len(sizes)):
+        session = engine.Session(graph, backend="compiled", cache=tmp_path, threads=1)
+        for each in (*sizes[: number + 1], *sizes[:number]):
+            expected = engine.Session(graph, backend="reference").run([picture(*each)])[0]
+            np.testing.assert_allclose(session.run([picture(*each)])[0], expected, rtol=1e-4, atol=1e-5)
+        session.close()
 
 
 def test_a_prepared_session_has_loaded_what_an_earlier_one_compiled(tmp_path: Path) -> None:
