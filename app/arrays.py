@@ -1,14 +1,12 @@
-"""String tensors, which models with their own preprocessing take, and fast checks of arrays of a few numbers.
+"""String tensors, which models with their own preprocessing take, and names of dtypes.
 
-Strings are nested lists in JSON, and UTF-8 elsewhere. For arrays of a few numbers numpy's call overhead of
-microseconds outweighs the work.
+Strings are nested lists in JSON, and UTF-8 elsewhere.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from math import isfinite
 from typing import Any, Final
 
 import numpy as np
@@ -99,23 +97,6 @@ def as_fixed(array: NDArray[Any]) -> NDArray[Any]:
     texts = as_strings(array)
     charge(4 * len(texts) * max(map(len, texts), default=1))
     return np.array(texts, np.str_).reshape(array.shape)
-
-
-# For larger arrays numpy is faster.
-_FEW: Final = 32
-
-
-def few_values(array: NDArray[Any]) -> list[float] | None:
-    """Return the values of an array of a few floating-point numbers, or None for any other array."""
-    if array.size > _FEW or array.dtype.kind != "f":
-        return None
-    values: list[float] = array.ravel().tolist()
-    return values
-
-
-def all_finite(values: list[float]) -> bool:
-    """Return whether all values are finite."""
-    return all(map(isfinite, values))
 
 
 @lru_cache(maxsize=256)

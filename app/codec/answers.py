@@ -13,7 +13,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from app.arrays import all_finite, as_strings, dtype_name, few_values, is_text
+from app.arrays import as_strings, dtype_name, is_text
 from app.codec.numpy_files import portable
 from app.memory.reservation import charge, check
 
@@ -151,9 +151,6 @@ def _small(flat: NDArray[Any]) -> NDArray[Any] | list[Any]:
 
 
 def _is_finite(flat: NDArray[Any]) -> bool:
-    few = few_values(flat)
-    if few is not None:
-        return all_finite(few)
     return flat.dtype.kind not in "fc" or bool(np.isfinite(flat).all())
 
 

@@ -11,14 +11,14 @@ import binascii
 import logging
 import math
 from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 import engine
-from app.arrays import all_finite, dtype_name, few_values, from_lists, is_text
+from app.arrays import dtype_name, from_lists, is_text
 from app.codec.json_lists import LongList
 from app.errors import InputMismatchError, InvalidRequestError, RequestTooLargeError
 from app.images.decode import Picture
@@ -87,19 +87,10 @@ def _converted(value: object, is_first: bool, port: engine.Port, dtype: np.dtype
 
 def _floats(value: object, port: engine.Port, dtype: np.dtype[Any]) -> NDArray[Any]:
     wide = np.asarray(value, _WIDE)
-    few = few_values(wide)
-    if few is not None and all_finite(few) and max(map(abs, few), default=0.0) < _largest(dtype):
-        return wide.astype(dtype)
     if np.isnan(wide).any() and type(None) in _leaf_types(value):  # numpy reads null as NaN
         raise _wrong_kind(port, type(None))
     with np.errstate(over="raise"):
         return wide.astype(dtype)
-
-
-@lru_cache(maxsize=32)
-def _largest(dtype: np.dtype[Any]) -> float:
-    """Return the largest finite value of a dtype, 0 for other kinds than floats."""
-    return float(np.finfo(dtype).max) if dtype.kind == "f" else 0.0
 
 
 def _integers(value: object, port: engine.Port, dtype: np.dtype[Any]) -> NDArray[Any]:

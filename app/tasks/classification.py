@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
-from app.arrays import all_finite, few_values
 from app.errors import ConfigError
 from app.images.placement import Placement
 from app.schema import Body, Positive, Section
-from app.tasks.probabilities import activate, activate_few
+from app.tasks.probabilities import activate
 from app.tasks.task import Outputs, Prediction, Task, TaskContext, rounded
 
 
@@ -50,10 +50,6 @@ class ClassificationTask(Task[ClassificationConfig]):
         ]
     }
 
-    def __init__(self, config: ClassificationConfig, context: TaskContext) -> None:
-        super().__init__(config, context)
-        self._output = self._named_output("output", config.output)
-
     def predict(
         self, outputs: Outputs, placements: Sequence[Placement], options: ClassificationConfig
     ) -> list[list[Prediction]]:
@@ -63,17 +59,15 @@ class ClassificationTask(Task[ClassificationConfig]):
             raise ConfigError(f"output '{self._output}': found shape {list(scores.shape)}, expected (N, classes)")
         self._context.check_labels(scores.shape[1])
         rows = scores.reshape(scores.shape[:2])
-        if len(rows) == 1 and (few := few_values(rows)) is not None and all_finite(few):
-            found = activate_few(few, options.activation)
-            best = sorted(range(len(found)), key=found.__getitem__, reverse=True)[: options.top_k]
-            return [[self._prediction(index, found[index]) for index in best]]
         probabilities = activate(rows.astype(np.float64), options.activation)
-        orders = np.argsort(-probabilities, axis=1, kind="stable")[:, : options.top_k]
-        return [
-            [self._prediction(int(index), float(row[index])) for index in order]
-            for row, order in zip(probabilities, orders, strict=True)
-        ]
+        return [best_classes(row, options.top_k, self._context) for row in probabilities]
 
-    def _prediction(self, index: int, probability: float) -> Prediction:
-        known = rounded(probability) if math.isfinite(probability) else None
-        return {"label": self._context.label(index), "probability": known, "index": index}
+
+def best_classes(probabilities: NDArray[np.float64], count: int, context: TaskContext) -> list[Prediction]:
+    """Return the classes of highest probability; ties in class order, NaN last and as null."""
+    order = np.argsort(-probabilities, kind="stable")[:count].tolist()
+    found = [(index, float(probabilities[index])) for index in order]
+    return [
+        {"label": context.label(index), "probability": rounded(value) if math.isfinite(value) else None, "index": index}
+        for index, value in found
+    ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Final
 
 import numpy as np
@@ -29,26 +28,3 @@ def activate(scores: NDArray[np.float64], activation: str) -> NDArray[np.float64
             return softmax
         is_distribution &= np.abs(np.add.reduce(scores, axis=1) - 1) < _ROUNDING
         return np.where(is_distribution[:, None], scores, softmax)
-
-
-def activate_few(scores: list[float], activation: str) -> list[float]:
-    """Do the same for a few finite scores of one item; faster than numpy, whose calls cost as much as for many."""
-    if activation == "sigmoid":
-        return [_sigmoid(score) for score in scores]
-    if activation == "none" or (activation == "auto" and _is_distribution(scores)):
-        return scores
-    most = max(scores, default=0.0)
-    shifted = [math.exp(score - most) for score in scores]
-    total = sum(shifted)
-    return [each / total for each in shifted]
-
-
-def _is_distribution(scores: list[float]) -> bool:
-    return min(scores, default=0.0) >= 0 and abs(sum(scores) - 1) < _ROUNDING
-
-
-def _sigmoid(score: float) -> float:
-    if score >= 0:
-        return 1 / (1 + math.exp(-score))
-    small = math.exp(score)  # cannot overflow
-    return small / (1 + small)

@@ -89,6 +89,8 @@ class Task(ABC, Generic[ConfigT]):
     def __init__(self, config: ConfigT, context: TaskContext) -> None:
         self._config = config
         self._context = context
+        if "output" in self.CONFIG.model_fields:  # most tasks read one output
+            self._output = self._named_output("output", config.output)  # type: ignore[attr-defined]
 
     @property
     def finding(self) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from app.arrays import all_finite, as_bytes, few_values, is_text
+from app.arrays import as_bytes, is_text
 from app.codec.answers import ChunkedArray, dump_json, dump_pieces
 from app.codec.numpy_files import portable
 from app.errors import InvalidRequestError, RefusedError
@@ -201,9 +201,7 @@ def _numbers(name: str, array: Array, non_finite: str) -> Any:
     flat = portable(array).ravel()
     if flat.dtype == np.float16:
         flat = flat.astype(np.float32)
-    few = few_values(flat)
-    is_finite = all_finite(few) if few is not None else flat.dtype.kind != "f" or np.isfinite(flat).all()
-    if not is_finite:
+    if flat.dtype.kind == "f" and not np.isfinite(flat).all():
         return _non_finite(name, flat, non_finite)
     return ChunkedArray(flat) if flat.size > _CHUNK_VALUES else flat
 

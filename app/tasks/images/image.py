@@ -20,7 +20,7 @@ from app.images.drawing import encode_png, from_text, to_text
 from app.images.placement import Placement
 from app.memory.reservation import charge, charged
 from app.schema import Body, Channels, Finite, Section
-from app.tasks.task import DrawingTask, Outputs, Prediction, TaskContext, check_items
+from app.tasks.task import DrawingTask, Outputs, Prediction, check_items
 
 # One grey pixel as base64 PNG, for examples.
 PIXEL: Final = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNoAAAAggCBd81ytgAAAABJRU5ErkJggg=="
@@ -62,10 +62,6 @@ class ImageTask(DrawingTask[ImageConfig]):
     CONFIG = ImageConfig
     FINDING = ImageBody
     EXAMPLE = {"predictions": {"image": PIXEL, "width": 1, "height": 1}}
-
-    def __init__(self, config: ImageConfig, context: TaskContext) -> None:
-        super().__init__(config, context)
-        self._output = self._named_output("output", config.output)
 
     def predict(self, outputs: Outputs, placements: Sequence[Placement], options: ImageConfig) -> Sequence[Prediction]:
         """Return each item's picture as base64 PNG, with width and height."""

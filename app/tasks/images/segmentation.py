@@ -268,7 +268,6 @@ class SegmentationTask(DrawingTask[SegmentationConfig]):
 
     def __init__(self, config: SegmentationConfig, context: TaskContext) -> None:
         super().__init__(config, context)
-        self._output = self._named_output("output", config.output)
         self._colors = [parsed(color) for color in config.colors or ()]
 
     def predict(

@@ -51,7 +51,6 @@ class TextRecognitionTask(Task[TextRecognitionConfig]):
 
     def __init__(self, config: TextRecognitionConfig, context: TaskContext) -> None:
         super().__init__(config, context)
-        self._output = self._named_output("output", config.output)
         port = context.signature.output(self._output)
         classes = (
             port.spec.shape[2] if port is not None and port.spec is not None and len(port.spec.shape) == 3 else None

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from app.schema import Body, Section
 from app.tasks.sounds.sound_task import SoundTask, Window
-from app.tasks.task import Prediction, TaskContext
+from app.tasks.task import Prediction
 
 # Windows with more padding than the rest are left out, unless there is no other; as Resemblyzer does.
 _COVERAGE: Final = 0.75
@@ -38,10 +38,6 @@ class SpeakerEmbeddingTask(SoundTask[SpeakerEmbeddingConfig]):
     CONFIG = SpeakerEmbeddingConfig
     FINDING = SpeakerBody
     EXAMPLE = {"predictions": {"embedding": [0.6, -0.8], "duration": 3.2}}
-
-    def __init__(self, config: SpeakerEmbeddingConfig, context: TaskContext) -> None:
-        super().__init__(config, context)
-        self._output = self._named_output("output", config.output)
 
     def predict_sound(self, windows: Sequence[Window], options: SpeakerEmbeddingConfig) -> Prediction:
         """Return the vector of a sound, as float32."""

@@ -100,7 +100,6 @@ class SpeechToTextTask(SoundTask[SpeechToTextConfig]):
 
     def __init__(self, config: SpeechToTextConfig, context: TaskContext) -> None:
         super().__init__(config, context)
-        self._output = self._named_output("output", config.output)
         self._words = None if context.words is None else WordList(context.words)
         self._vocabulary: Vocabulary | None = None
         port = context.signature.output(self._output)

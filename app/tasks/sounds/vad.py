@@ -14,7 +14,7 @@ from pydantic import Field
 from app.errors import ConfigError
 from app.schema import Body, Fraction, Section
 from app.tasks.sounds.sound_task import SoundTask, Window
-from app.tasks.task import Prediction, TaskContext, rounded
+from app.tasks.task import Prediction, rounded
 
 Seconds = Annotated[float, Field(ge=0, le=3_600)]
 # Default difference between the thresholds, and the lowest threshold of silence; as silero-vad has them.
@@ -71,10 +71,6 @@ class VadTask(SoundTask[VadConfig]):
     }
     FINDING = SpeechBody
     EXAMPLE = {"predictions": {"spans": [{"start": 0.4, "end": 1.9, "score": 0.97}], "duration": 2.5}}
-
-    def __init__(self, config: VadConfig, context: TaskContext) -> None:
-        super().__init__(config, context)
-        self._output = self._named_output("output", config.output)
 
     def predict_sound(self, windows: Sequence[Window], options: VadConfig) -> Prediction:
         """Return the spans of speech of a sound; of a stream, those that end in these windows."""

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from app.errors import ConfigError, InvalidRequestError
 from app.schema import Body, Positive, Section
-from app.tasks.task import Outputs, Prediction, TaskContext, TextTask
+from app.tasks.task import Outputs, Prediction, TextTask
 from app.text.text import Encoding
 
 
@@ -49,10 +49,6 @@ class EmbeddingTask(TextTask[EmbeddingConfig]):
     }
     FINDING = EmbeddingBody
     EXAMPLE = {"predictions": {"embedding": [0.6, -0.8], "tokens": 5, "truncated": False}}
-
-    def __init__(self, config: EmbeddingConfig, context: TaskContext) -> None:
-        super().__init__(config, context)
-        self._output = self._named_output("output", config.output)
 
     def predict(self, outputs: Outputs, encodings: Sequence[Encoding], options: EmbeddingConfig) -> list[Prediction]:
         """Return the vector of each text, as float32."""

@@ -12,7 +12,7 @@ from app.errors import InputMismatchError
 from app.memory.reservation import charge, check
 from app.schema import Body, Section
 from app.tasks.probabilities import activate
-from app.tasks.task import Outputs, Prediction, TaskContext, TextTask, rounded
+from app.tasks.task import Outputs, Prediction, TextTask, rounded
 from app.text.text import Encoding
 
 # Memory of a predicted token.
@@ -44,10 +44,6 @@ class FillMaskTask(TextTask[FillMaskConfig]):
     PARAMETERS = {"top_k": "how many tokens"}
     FINDING = list[TokenBody]
     EXAMPLE = {"predictions": [{"mask": 0, "token": "paris", "index": 3000, "probability": 0.87}]}
-
-    def __init__(self, config: FillMaskConfig, context: TaskContext) -> None:
-        super().__init__(config, context)
-        self._output = self._named_output("output", config.output)
 
     def predict(
         self, outputs: Outputs, encodings: Sequence[Encoding], options: FillMaskConfig

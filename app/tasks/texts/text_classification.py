@@ -11,30 +11,18 @@ from pydantic import Field
 
 from app.errors import ConfigError
 from app.schema import Body, Section
-from app.tasks.classification import ClassBody, ClassificationConfig, ClassificationTask
+from app.tasks.classification import ClassificationTask
 from app.tasks.probabilities import activate
-from app.tasks.task import Outputs, Prediction, TaskContext, TextTask, rounded
-from app.text.text import Encoding
+from app.tasks.task import Outputs, Prediction, TextTask, rounded
+from app.text.text import Encoding, Texts
 
 
-class TextClassificationTask(TextTask[ClassificationConfig]):
+class TextClassificationTask(ClassificationTask):
     """Classification of texts from one output of shape (N, classes)."""
 
     NAME = "text-classification"
-    CONFIG = ClassificationConfig
-    PARAMETERS = ClassificationTask.PARAMETERS
-    FINDING = list[ClassBody]
+    TAKES = Texts
     EXAMPLE = {"predictions": [{"label": "positive", "probability": 0.98, "index": 1}]}
-
-    def __init__(self, config: ClassificationConfig, context: TaskContext) -> None:
-        super().__init__(config, context)
-        self._classification = ClassificationTask(config, context)
-
-    def predict(
-        self, outputs: Outputs, encodings: Sequence[Encoding], options: ClassificationConfig
-    ) -> list[list[Prediction]]:
-        """Return the top_k classes of each text, highest score first."""
-        return self._classification.predict(outputs, (), options)
 
 
 class RerankConfig(Section):
@@ -62,10 +50,6 @@ class RerankTask(TextTask[RerankConfig]):
     PARAMETERS = {"activation": "sigmoid or none"}
     FINDING = RerankBody
     EXAMPLE = {"predictions": {"score": 0.97, "tokens": 21, "truncated": False}}
-
-    def __init__(self, config: RerankConfig, context: TaskContext) -> None:
-        super().__init__(config, context)
-        self._output = self._named_output("output", config.output)
 
     def predict(self, outputs: Outputs, encodings: Sequence[Encoding], options: RerankConfig) -> list[Prediction]:
         """Return the score of each pair; with two classes, that of the second against the first."""

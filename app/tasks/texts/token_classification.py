@@ -12,7 +12,7 @@ from pydantic import Field
 
 from app.schema import Body, Fraction, Section
 from app.tasks.probabilities import activate
-from app.tasks.task import Outputs, Prediction, TaskContext, TextTask, rounded
+from app.tasks.task import Outputs, Prediction, TextTask, rounded
 from app.text.text import Encoding
 
 # Prefixes of labels (IOB, IOBES and BILOU), and those that begin a span.
@@ -62,10 +62,6 @@ class TokenClassificationTask(TextTask[TokenClassificationConfig]):
     PARAMETERS = {"aggregation": "simple or first", "threshold": "least score of a span"}
     FINDING = list[SpanBody]
     EXAMPLE = {"predictions": [{"label": "LOC", "score": 0.99, "start": 10, "end": 16, "text": "Vienna"}]}
-
-    def __init__(self, config: TokenClassificationConfig, context: TaskContext) -> None:
-        super().__init__(config, context)
-        self._output = self._named_output("output", config.output)
 
     def predict(
         self, outputs: Outputs, encodings: Sequence[Encoding], options: TokenClassificationConfig

@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as arrays
 
 from app.errors import ConfigError, InvalidRequestError
 from app.tasks.classification import ClassificationTask
-from app.tasks.probabilities import activate, activate_few
+from app.tasks.probabilities import activate
 from tests.app.tasks.build import task_of
 
 SCORES = arrays.arrays(np.float64, st.tuples(st.integers(1, 3), st.integers(1, 5)), elements=st.floats(-300, 300))
@@ -39,18 +39,6 @@ def test_activations_are_their_formulas(scores: np.ndarray) -> None:
     sigmoid = [[float(1 / (1 + Decimal(-x).exp())) for x in row] for row in rows]
     np.testing.assert_allclose(activate(scores, "sigmoid"), sigmoid, rtol=1e-10)
     np.testing.assert_array_equal(activate(scores, "none"), scores)
-
-
-@given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=9))
-def test_few_scores_become_the_same_probabilities_as_many(scores: list[float]) -> None:
-    for activation in ("softmax", "sigmoid", "none", "auto"):
-        expected = activate(np.array([scores]), activation)[0]
-        np.testing.assert_allclose(activate_few(scores, activation), expected, rtol=1e-12, atol=1e-300)
-
-
-def test_auto_leaves_a_distribution_of_few_alone() -> None:
-    assert activate_few([0.25, 0.75], "auto") == [0.25, 0.75]
-    np.testing.assert_allclose(activate_few([1.0, 2.0], "auto"), softmax([1.0, 2.0]))
 
 
 def test_auto_leaves_a_distribution_alone_row_by_row() -> None:
