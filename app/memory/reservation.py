@@ -78,14 +78,10 @@ class Reservation:
         Raises:
             RequestTooLargeError, QueueFullError: as MemoryBudget.take.
         """
-        budget = self._budget
         with self._lock:
-            held = self._held + count
-            if arriving or not budget.take_plain(count, held):
-                budget.take(count, self._held, arriving=arriving)
-            self._held = held
-            if held > self._most:
-                self._most = held
+            self._budget.take(count, self._held, arriving=arriving)
+            self._held += count
+            self._most = max(self._most, self._held)
             if arriving:
                 self._arriving += count
 
@@ -353,17 +349,6 @@ class MemoryBudget:
                 f"other requests use the memory that this one needs: about {held + count} bytes",
                 limit=self.total,
             )
-
-    def take_plain(self, count: int, held: int) -> bool:
-        """Count bytes as used if they are free, and return whether they were.
-
-        held: bytes that the request would hold in all.
-        """
-        with self._lock:
-            if held > self.total or self._used + count > self.total:
-                return False
-            self._used += count
-            return True
 
     def _try(self, count: int, limit: int, arriving: bool, is_only_asked: bool) -> bool:
         with self._lock:

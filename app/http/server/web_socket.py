@@ -94,7 +94,7 @@ class WebSocketRequest(Request):
         self._id = secrets.token_bytes(16)
         self._has_begun = self._is_over = False
         # The message that is arriving, and its memory.
-        self._message, self._is_text = bytearray(), False
+        self._message = bytearray()
         self._reservation: Reservation | None = None
         # Complete messages that wait for the one that runs.
         self._waiting: list[tuple[bytearray, bool, Reservation]] = []
