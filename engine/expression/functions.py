@@ -135,7 +135,7 @@ class Cast:
         if not is_tensor(x) and not isinstance(x, (int, float, complex)):
             raise ExpressionError("the value cannot be cast", found=repr(x), expected="a tensor or a number")
         array = cast(x, self.dtype)  # type: ignore[arg-type]
-        return array if is_tensor(x) or not self._keeps_numbers else _item(array)
+        return array if is_tensor(x) or not self.keeps_numbers else _item(array)
 
     def infer(self, x: object) -> object:
         """Return a TensorSpec for an array, the number, or the category of an unknown number."""
@@ -143,12 +143,12 @@ class Cast:
             return UNKNOWN
         if isinstance(x, TensorSpec):
             return TensorSpec(x.shape, self.dtype)
-        if not self._keeps_numbers:
+        if not self.keeps_numbers:
             return TensorSpec((), self.dtype)
         return dtype_category(self.dtype) if _is_unknown(x) else self.evaluate(x)
 
     @property
-    def _keeps_numbers(self) -> bool:
+    def keeps_numbers(self) -> bool:
         return self.dtype.kind in "biu" or self.dtype in (np.float32, np.complex64)
 
 

@@ -22,7 +22,6 @@ class Node:
     """Node of an ONNX graph; attributes are plain values, or ``Graph`` for subgraphs."""
 
     type: str
-    domain: str
     name: str
     inputs: list[str]
     outputs: list[str]
@@ -40,20 +39,20 @@ class Graph:
 
 
 class Builder:
-    """Names, stored tensors and operator sets of a model, and the nodes of the graph that is being written.
+    """Names and stored tensors of a model, and the nodes of the graph that is being written.
 
     Attributes:
         graph: the graph or subgraph that nodes are added to.
         stored: initialisers of the model by name; subgraphs use them too.
-        opset: version of ONNX's own operators.
+        opset: version of the operator set.
         scope: name of the operator that is being written, the prefix of new names.
+        vectors: the vector of one element that a size was made from, by the size's name.
     """
 
     def __init__(self) -> None:
         self.graph = Graph()
         self.stored: dict[str, Array] = {}
         self.opset = OPSET
-        self.domains: dict[str, int] = {}
         self.scope = ""
         self.vectors: dict[str, Value] = {}
         self._shared: dict[tuple[str, tuple[int, ...], bytes], Value] = {}
@@ -69,47 +68,37 @@ class Builder:
         return found
 
     def node(
-        self,
-        type: str,
-        inputs: Sequence[Value | Array | None],
-        dtypes: Sequence[DType],
-        *,
-        domain: str = "",
-        **attributes: Any,
+        self, type: str, inputs: Sequence[Value | None], dtypes: Sequence[DType], **attributes: Any
     ) -> list[Value]:
         """Add a node and return its outputs, of unknown shape; attributes that are None are left out."""
-        names = ["" if each is None else self.value(each).name for each in inputs]
+        names = ["" if each is None else each.name for each in inputs]
         while names and not names[-1]:
             names.pop()
         name = self.fresh(f"{self.scope}/{type}")
         count = len(dtypes)
         outputs = [self.fresh(f"{name}/out" if count == 1 else f"{name}/out{k}") for k in range(count)]
-        given = {key: each for key, each in attributes.items() if each is not None}
-        node = Node(type, domain, name, names, list(outputs), given)
+        node = Node(type, name, names, outputs, {key: each for key, each in attributes.items() if each is not None})
         self.graph.nodes.append(node)
         self.graph.producers.update(dict.fromkeys(outputs, node))
-        return [Value(output, dtype) for output, dtype in zip(outputs, dtypes, strict=True)]
+        return [self._value(output, dtype) for output, dtype in zip(outputs, dtypes, strict=True)]
 
-    def value(self, operand: Value | Array) -> Value:
-        """Return an operand as a tensor of the file; arrays, and constants of other graphs, are stored."""
-        if isinstance(operand, Value):
-            return operand
-        return self.constant(operand)
+    def _value(self, *facts: Any) -> Value:
+        return Value(self, *facts)  # type: ignore[arg-type]  # every builder is a Writer
 
-    def constant(self, array: Array, name: str = "") -> Value:
+    def store(self, array: Array, name: str = "") -> Value:
         """Store an array; small ones without a name are stored once."""
         array = np.asarray(array)
         if name or array.nbytes > _SHARED_BYTES or array.dtype.hasobject:
-            return self._store(array, name or f"{self.scope}/constant")
+            return self._stored(array, name or f"{self.scope}/constant")
         key = (array.dtype.name, array.shape, array.tobytes())
         if key not in self._shared:
-            self._shared[key] = self._store(array, "constant")
+            self._shared[key] = self._stored(array, "constant")
         return self._shared[key]
 
-    def _store(self, array: Array, name: str) -> Value:
+    def _stored(self, array: Array, name: str) -> Value:
         name = self.fresh(name)
         self.stored[name] = array
-        return Value(name, array.dtype, array.shape, array)
+        return self._value(name, array.dtype, array.shape, array)
 
     def rename(self, value: Value, name: str | None, wish: str = "") -> None:
         """Give the output of a node another name; nothing happens if it is no such output or was renamed before.

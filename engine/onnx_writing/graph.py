@@ -16,7 +16,6 @@ from engine.layers.definition.known import SHAPE_PARAMETERS, is_repeatable
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.overload import unfolded
 from engine.layers.definition.parameter import coerce_named, holds_list
-from engine.onnx_writing.builder import Builder
 from engine.onnx_writing.registry import rule_of
 from engine.onnx_writing.value import Operand, Value, as_parameter, is_static
 from engine.onnx_writing.writer import Writer, described_by, with_fields
@@ -30,7 +29,7 @@ class GraphWriter:
     """Writer of the operators of a built graph or subgraph.
 
     Args:
-        builder: receives the nodes.
+        to: receives the nodes.
         names: operand -> name of the output of the graph.
         round_results: as in ``save_onnx``.
 
@@ -38,9 +37,8 @@ class GraphWriter:
         values: operand -> its value in the ONNX graph.
     """
 
-    def __init__(self, builder: Builder, names: dict[str, str] | None = None, *, round_results: bool = False) -> None:
-        self._to = Writer(builder)
-        self._builder = builder
+    def __init__(self, to: Writer, names: dict[str, str] | None = None, *, round_results: bool = False) -> None:
+        self._to = to
         self._names = names or {}
         self._round_results = round_results
         self._refused: list[str] = []
@@ -70,7 +68,7 @@ class GraphWriter:
                 self._write(op)
 
     def _write(self, op: RuntimeOperator) -> None:
-        self._builder.scope = op.name
+        self._to.scope = op.name
         try:
             results = self._known(op) or self._computed(op)
         except (EngineError, UnknownSizeError) as error:
@@ -108,7 +106,7 @@ class GraphWriter:
         """Return a result with the shape that the graph knows, under the operand's name."""
         result = described_by(result, operand.value)
         if isinstance(result, Value) and result.constant is None:
-            self._builder.rename(result, self._names.get(operand.name), operand.name)
+            self._to.rename(result, self._names.get(operand.name), operand.name)
         return result
 
     def _known(self, op: RuntimeOperator) -> list[Operand] | None:
@@ -121,14 +119,7 @@ class GraphWriter:
         values = [_constant_of(each.value) for each in op.outputs]
         if any(each is UNKNOWN for each in values):
             return None
-        return [self._stored(each, op) for each in values]
-
-    def _stored(self, value: Any, op: RuntimeOperator) -> Operand:
-        if isinstance(value, np.ndarray):
-            return self._builder.constant(value)
-        if isinstance(value, list | tuple):
-            return type(value)(self._stored(each, op) for each in value)
-        return value
+        return list(self._to.stored_arrays(values))
 
     def _computed(self, op: RuntimeOperator) -> list[Operand]:
         assert op.layer is not None  # only inputs and outputs have none
@@ -148,10 +139,10 @@ class GraphWriter:
     def _argument(self, source: Source, inputs: Sequence[Operand], name: str) -> Operand:
         if source.index is None:
             if isinstance(source.constant, np.ndarray):
-                return self._builder.constant(source.constant, name)
-            return _as_tensors(self._builder, source.constant) if source.is_tensor else source.constant
+                return self._to.store(source.constant, name)
+            return _as_tensors(self._to, source.constant) if source.is_tensor else source.constant
         value = inputs[source.index]
-        return _as_tensors(self._builder, value) if source.is_tensor else value
+        return _as_tensors(self._to, value) if source.is_tensor else value
 
     def _layer(self, bound: BoundLayer, inputs: Sequence[Operand]) -> Layer:
         """Return the layer with the parameters that come as operands, which may be tensors."""
@@ -183,10 +174,10 @@ def _constant_of(value: object) -> Any:
     return value if is_known(value) else UNKNOWN
 
 
-def _as_tensors(builder: Builder, value: Operand) -> Operand:
+def _as_tensors(to: Writer, value: Operand) -> Operand:
     """Return numbers as PyTorch's tensors, those of a list one by one."""
     if isinstance(value, bool | int | float):
-        return builder.constant(scalar_tensor(value))
+        return to.store(scalar_tensor(value))
     if isinstance(value, Value) and value.is_number:
         return dataclasses.replace(value, is_number=False)
-    return type(value)(_as_tensors(builder, each) for each in value) if isinstance(value, list | tuple) else value
+    return type(value)(_as_tensors(to, each) for each in value) if isinstance(value, list | tuple) else value

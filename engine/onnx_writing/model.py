@@ -10,7 +10,6 @@ from engine.errors import EngineError, UnsupportedOperatorError
 from engine.graph import Port, RuntimeGraph
 from engine.memory.files import Path, file_name
 from engine.onnx.reading.source import library
-from engine.onnx_writing.builder import Builder
 from engine.onnx_writing.graph import GraphWriter
 from engine.onnx_writing.protobuf import model_proto
 from engine.onnx_writing.value import Operand, Value, flattened
@@ -56,75 +55,66 @@ def save_onnx(
         EngineError: the files cannot be written.
     """
     library()
-    builder, ports = _translated(graph, round_results=round_results)
-    weights = sum(array.nbytes for array in builder.stored.values())
-    result = OnnxFile(nodes=len(builder.graph.nodes), opset=builder.opset, weights_bytes=weights)
+    to, ports = _translated(graph, round_results=round_results)
+    weights = sum(array.nbytes for array in to.stored.values())
+    result = OnnxFile(nodes=len(to.graph.nodes), opset=to.opset, weights_bytes=weights)
     names = [_size_names(each) for each in ports]
     if weights <= largest_bytes:
-        content = model_proto(builder, builder.graph, graph.name, names).SerializeToString()
-        replace_file(path, lambda out: _write(out, content))
+        content = model_proto(to, graph.name, names).SerializeToString()
+        replace_file(path, lambda out: out.write(content))
         return result
     data = file_name(path) + DATA_SUFFIX
     messages: list[Any] = []
 
     def write_tensors(out: BinaryIO) -> None:
-        messages.append(model_proto(builder, builder.graph, graph.name, names, (data, out)))
+        messages.append(model_proto(to, graph.name, names, (data, out)))
 
-    def write_model(out: BinaryIO) -> None:
-        _write(out, messages[0].SerializeToString())
-
-    replace_files((os.fspath(path) + DATA_SUFFIX, write_tensors), (path, write_model))
+    replace_files(
+        (os.fspath(path) + DATA_SUFFIX, write_tensors), (path, lambda out: out.write(messages[0].SerializeToString()))
+    )
     return replace(result, data=data)
 
 
 def to_model(graph: RuntimeGraph, *, round_results: bool = False) -> Any:
     """Return a built graph as a ``ModelProto``; options and errors are those of ``save_onnx``."""
     library()
-    builder, ports = _translated(graph, round_results=round_results)
-    return model_proto(builder, builder.graph, graph.name, [_size_names(each) for each in ports])
+    to, ports = _translated(graph, round_results=round_results)
+    return model_proto(to, graph.name, [_size_names(each) for each in ports])
 
 
-def _write(out: BinaryIO, content: bytes) -> None:
-    out.write(content)
-
-
-def _translated(graph: RuntimeGraph, *, round_results: bool = False) -> tuple[Builder, list[Port]]:
-    """Return the nodes of a graph, and its ports in the order of the file."""
-    builder = Builder()
-    taken = {port.name for port in (*graph.inputs, *graph.outputs)}
-    for name in taken:
-        builder.fresh(name)
+def _translated(graph: RuntimeGraph, *, round_results: bool = False) -> tuple[Writer, list[Port]]:
+    """Return the writer with the nodes of a graph, and its ports in the order of the file."""
+    to = Writer()
+    for name in {port.name for port in (*graph.inputs, *graph.outputs)}:
+        to.fresh(name)
     names = {port.operand: port.name for port in graph.outputs}
-    writer = GraphWriter(builder, names, round_results=round_results)
+    writer = GraphWriter(to, names, round_results=round_results)
     for port in graph.inputs:
         if port.spec is None:
             raise UnsupportedOperatorError(
                 f"input '{port.name}' is not a tensor of known rank and dtype, so ONNX cannot declare it"
             )
-        value = Value(port.name, port.spec.dtype, port.spec.shape)
-        builder.graph.inputs.append(value)
-        writer.values[port.operand] = value
+        writer.values[port.operand] = Value(to, port.name, port.spec.dtype, port.spec.shape)
+    to.graph.inputs = list(writer.values.values())
     writer.write(graph.operators)
     ends = [op for op in graph.source.operators if op.type == "pnnx.Output"]
     results = [leaf for op in ends for leaf in flattened(writer.values[op.inputs[0]])]
     for port, result in zip(graph.outputs, results, strict=True):
-        builder.graph.outputs.append(_output(builder, port, result))
-    builder.prune()
-    return builder, [*graph.inputs, *graph.outputs]
+        to.graph.outputs.append(_output(to, port, result))
+    to.prune()
+    return to, [*graph.inputs, *graph.outputs]
 
 
-def _output(builder: Builder, port: Port, result: Operand) -> Value:
+def _output(to: Writer, port: Port, result: Operand) -> Value:
     """Return the value of an output under its name."""
     if result is None or isinstance(result, str):
         raise EngineError("ONNX has no outputs of this kind", where=f"output '{port.name}'", found=repr(result))
-    to = Writer(builder)
     value = to.tensor(result)
     spec = port.spec or (value.spec if isinstance(value.spec, TensorSpec) else None)
-    if builder.public(value.name) != port.name or value in builder.graph.outputs:
-        builder.scope = port.name
-        same = to.op("Identity", value)
-        builder.rename(same, port.name)
-        value = replace(same, sizes=value.sizes)
+    if to.public(value.name) != port.name or value in to.graph.outputs:
+        to.scope = port.name
+        value = to.op("Identity", value)
+        to.rename(value, port.name)
     return value if spec is None else replace(value, sizes=spec.shape, dtype=spec.dtype)
 
 

@@ -11,7 +11,7 @@ from engine.layers.onnx.operands.dtypes import NUMBERS
 from engine.onnx.reading.source import library
 from engine.onnx_writing.builder import Builder, Graph, Node
 from engine.onnx_writing.value import Value
-from engine.tensor import Array, DType
+from engine.tensor import Array
 
 PRODUCER: Final = "pnnx-serve"
 _INLINE_BYTES: Final = 1024
@@ -20,14 +20,8 @@ _ALIGNMENT: Final = 4096
 """Offsets of tensors in their own file, so that runtimes can map them."""
 
 
-def code_of(dtype: DType) -> int:
-    """Return ONNX's number of a dtype."""
-    return NUMBERS[dtype]
-
-
 def model_proto(
     builder: Builder,
-    graph: Graph,
     name: str,
     sizes: Sequence[Sequence[str | None]],
     outside: tuple[str, BinaryIO] | None = None,
@@ -35,19 +29,16 @@ def model_proto(
     """Return the message of a model.
 
     Args:
-        graph: its graph, whose inputs and outputs have known ranks.
         sizes: names of the dynamic dimensions of every input and output.
         outside: name of the file of large tensors and where its content goes; None to store them in the model.
     """
-    onnx = library()
-    ports = iter(sizes)
+    onnx, graph, ports = library(), builder.graph, iter(sizes)
     inputs = [_port(builder, each, next(ports)) for each in graph.inputs]
     outputs = [_port(builder, each, next(ports)) for each in graph.outputs]
     tensors = [_tensor(builder.public(name), array, outside) for name, array in builder.stored.items()]
     nodes = [_node(builder, each) for each in graph.nodes]
     proto = onnx.helper.make_graph(nodes, name, inputs, outputs, initializer=tensors)
-    opsets = [onnx.helper.make_opsetid(domain, version) for domain, version in builder.domains.items()]
-    opsets.insert(0, onnx.helper.make_opsetid("", builder.opset))
+    opsets = [onnx.helper.make_opsetid("", builder.opset)]
     model = onnx.helper.make_model(proto, opset_imports=opsets, producer_name=PRODUCER)
     model.ir_version = onnx.helper.find_min_ir_version_for(opsets)
     _complete(model)
@@ -70,13 +61,13 @@ def _port(builder: Builder, value: Value, names: Sequence[str | None]) -> Any:
     if value.sizes is not None:
         given = [*names, *[None] * (len(value.sizes) - len(names))]
         shape = [name if size is None else int(size) for size, name in zip(value.sizes, given, strict=True)]
-    return onnx.helper.make_tensor_value_info(builder.public(value.name), code_of(value.dtype), shape)
+    return onnx.helper.make_tensor_value_info(builder.public(value.name), NUMBERS[value.dtype], shape)
 
 
 def _node(builder: Builder, node: Node) -> Any:
     onnx = library()
     inputs, outputs = ([builder.public(each) for each in names] for names in (node.inputs, node.outputs))
-    made = onnx.helper.make_node(node.type, inputs, outputs, name=node.name, domain=node.domain)
+    made = onnx.helper.make_node(node.type, inputs, outputs, name=node.name)
     for key, each in node.attributes.items():
         made.attribute.append(onnx.helper.make_attribute(key, _attribute(builder, each)))
     return made
@@ -100,7 +91,7 @@ def _subgraph(builder: Builder, graph: Graph) -> Any:
 def _tensor(name: str, array: Array, outside: tuple[str, BinaryIO] | None) -> Any:
     """Return the message of a tensor; a large one names its place in the other file."""
     onnx = library()
-    tensor = onnx.TensorProto(name=name, dims=array.shape, data_type=code_of(array.dtype))
+    tensor = onnx.TensorProto(name=name, dims=array.shape, data_type=NUMBERS[array.dtype])
     if array.dtype.hasobject:
         tensor.string_data.extend(str(each).encode() for each in array.flat)
         return tensor

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
 
 from engine.layers.definition.composite import UnknownSizeError
-from engine.promotion import Category, dtype_category
+from engine.promotion import Category, broadcast_shapes, dtype_category
 from engine.tensor import UNKNOWN, Array, DType, Shape, TensorSpec
+
+if TYPE_CHECKING:
+    from engine.onnx_writing.writer import Writer
 
 Operand: TypeAlias = Any
 """A Value, or a Python value: a number, a text, None, or a list of operands."""
 
 
+def _operator(type: str) -> tuple[Callable[[Value, Any], Value], Callable[[Value, Any], Value]]:
+    """Return a method that writes a node of two operands, and the method for a number on the left."""
+    return lambda a, b: a.to.op(type, a, b), lambda a, b: a.to.op(type, b, a)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Value:
-    """Tensor of the ONNX graph.
+    """Tensor of the ONNX graph. Arithmetic, comparisons and logic write nodes; numbers get its dtype.
 
     Args:
+        to: the writer of the graph.
         name: of the tensor in the file.
         dtype: of its elements.
         sizes: its shape, None for dynamic dimensions; None if the rank is unknown.
@@ -26,11 +37,24 @@ class Value:
         is_number: whether it stands for a Python number, which counts less in type promotion; its shape is ().
     """
 
+    to: Writer = field(repr=False)
     name: str
     dtype: DType
     sizes: Shape | None = None
     constant: Array | None = None
     is_number: bool = False
+
+    __add__, __radd__ = _operator("Add")
+    __sub__, __rsub__ = _operator("Sub")
+    __mul__, __rmul__ = _operator("Mul")
+    __truediv__, __rtruediv__ = _operator("Div")
+    __and__, __rand__ = _operator("And")
+    __or__, __ror__ = _operator("Or")
+    __lt__, __gt__ = _operator("Less")[0], _operator("Greater")[0]
+    __le__, __ge__ = _operator("LessOrEqual")[0], _operator("GreaterOrEqual")[0]
+
+    def __invert__(self) -> Value:
+        return self.to.op("Not", self)
 
     @property
     def shape(self) -> Shape:
@@ -48,12 +72,22 @@ class Value:
         """Number of dimensions; raises like ``shape``."""
         return len(self.shape)
 
+    def all_sizes(self) -> list[Operand]:
+        """Return the size of every axis: a number if it is known, else a tensor of no dimensions."""
+        return [self.to.size(self, axis) for axis in range(self.rank)]
+
     @property
     def spec(self) -> object:
         """The description that inference may use."""
         if self.is_number or self.sizes is None:
             return UNKNOWN
         return TensorSpec(self.sizes, self.dtype, self.constant)
+
+
+def common_shape(*operands: Operand) -> Shape | None:
+    """Return the shape that tensors and numbers broadcast to; None if a rank is unknown. None stands for no operand."""
+    shapes = [each.sizes if isinstance(each, Value) else np.shape(each) for each in operands if each is not None]
+    return None if None in shapes else broadcast_shapes(*(each for each in shapes if each is not None))
 
 
 def described(operand: Operand) -> Any:

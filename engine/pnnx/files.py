@@ -14,7 +14,7 @@ from engine.memory.files import Path, file_name, identity, read_file, reading, r
 from engine.memory.shared_blocks import is_sharing, shared
 from engine.tensor import Array
 
-Writer: TypeAlias = Callable[[BinaryIO], None]
+Writer: TypeAlias = Callable[[BinaryIO], object]
 
 MAX_PARAM_BYTES: Final = 2**28
 # Smaller blocks are copied faster than cloned, and not worth a file.

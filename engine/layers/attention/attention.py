@@ -47,7 +47,7 @@ class ScaledDotProductAttention(Layer):
         if self.enable_gqa:
             k, v = (_for_every_head(each, q) for each in (k, v))
         with np.errstate(all="ignore"):
-            scores = _masked(matmul(q * self._scale(q.shape[-1]), k.swapaxes(-1, -2)), attn_mask)
+            scores = _masked(matmul(q * self.scale_of(q.shape[-1]), k.swapaxes(-1, -2)), attn_mask)
             if self.is_causal:
                 scores = np.where(np.tri(*scores.shape[-2:], dtype=np.bool_), scores, scores.dtype.type(-np.inf))
             weights, totals = exponentials(scores)
@@ -67,7 +67,8 @@ class ScaledDotProductAttention(Layer):
             return 0
         return 2 * (product(output.shape[:-1]) or 0) * (key.shape[-2] or 0) * max(4, output.dtype.itemsize)
 
-    def _scale(self, width: int) -> float:
+    def scale_of(self, width: int) -> float:
+        """Return the factor of the scores of heads of this width."""
         return 1 / math.sqrt(max(width, 1)) if self.scale is None else self.scale
 
     def _shape(self, query: Shape, key: Shape, value: Shape, mask: Shape | None) -> Shape:

@@ -116,18 +116,19 @@ class RawTo(Layer):
     takes_sizes = True
 
     def infer(self, input: TensorSpec, *operands: object) -> TensorSpec:
-        return TensorSpec(input.shape, self._dtype(input, operands))
+        return TensorSpec(input.shape, self.result_dtype(input.dtype, operands))
 
     def forward(self, input: Array, *operands: object) -> Array:
-        return cast(input, self._dtype(input, operands))
+        return cast(input, self.result_dtype(input.dtype, operands))
 
-    def _dtype(self, input: TensorSpec | Array, operands: tuple[Any, ...]) -> DType:
+    def result_dtype(self, own: DType, operands: tuple[Any, ...]) -> DType:
+        """Return the dtype of the result of an input of dtype ``own``."""
         place = _DTYPE_AT.get(len(operands) + 1)
         if place is None:
             raise ShapeError("no schema has this number of operands", found=len(operands) + 1, expected="5, 6 or 8")
         wanted = operands[place - 1]
         if wanted is None:
-            return input.dtype
+            return own
         return wanted.dtype if isinstance(wanted, (np.ndarray, TensorSpec)) else parse_dtype(wanted)
 
 

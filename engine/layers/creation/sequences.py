@@ -45,7 +45,7 @@ def _computed(text: str) -> object:
         return text
 
 
-def _known_number(value: Any) -> Any:
+def known_number(value: Any) -> Any:
     """Return the one element of a tensor if it is known before a run, else the value itself."""
     if isinstance(value, str):
         return _computed(value)
@@ -68,13 +68,13 @@ class ARange(Layer):
     annotations: Annotations = NO_ANNOTATIONS
 
     def infer(self, end: Any, start: Any = 0, step: Any = 1) -> TensorSpec:
-        bounds = _known_number(start), _known_number(end), _known_number(step)
+        bounds = known_number(start), known_number(end), known_number(step)
         is_dynamic = not all(isinstance(each, (bool, int, float)) for each in bounds)
-        dtype = self._result_dtype(bounds)
+        dtype = self.result_dtype(bounds)
         return TensorSpec((None if is_dynamic else self._count(*bounds, dtype),), dtype)
 
     def forward(self, end: Any, start: Any = 0, step: Any = 1) -> Array:
-        dtype = self._result_dtype((start, end, step))
+        dtype = self.result_dtype((start, end, step))
         first, last, stride = number(start), number(end), number(step)
         if any(isinstance(each, complex) for each in (first, last, stride)):
             raise ShapeError("complex numbers have no order", found=f"arange({first}, {last}, {stride})")
@@ -94,7 +94,8 @@ class ARange(Layer):
             return 0
         return _count(start, end, step, dtype)
 
-    def _result_dtype(self, bounds: tuple[Any, ...]) -> DType:
+    def result_dtype(self, bounds: tuple[Any, ...]) -> DType:
+        """Return the dtype of the result for these bounds or their specs."""
         asked = self.dtype or announced_dtype(self.annotations)
         if asked is not None:
             return asked

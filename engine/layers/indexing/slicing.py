@@ -128,12 +128,12 @@ class Select(Rearrangement):
     annotations: Annotations = NO_ANNOTATIONS
 
     def canonicalise(self) -> Layer:
-        if len(self.index) != 1 or self._keeps_axis:
+        if len(self.index) != 1 or self.keeps_axis:
             return self
         return self._slice
 
     def infer(self, input: TensorSpec) -> TensorSpec:
-        if len(self.index) == 1 and not self._keeps_axis:
+        if len(self.index) == 1 and not self.keeps_axis:
             return self._slice.infer(input)
         axis = checked_axis(self.dim, input.rank)
         for index in self.index:
@@ -141,7 +141,7 @@ class Select(Rearrangement):
         return TensorSpec((*input.shape[:axis], len(self.index), *input.shape[axis + 1 :]), input.dtype)
 
     def forward(self, input: Array) -> Array:
-        if len(self.index) == 1 and not self._keeps_axis:
+        if len(self.index) == 1 and not self.keeps_axis:
             return self._slice.forward(input)
         return input.take([index or 0 for index in self.index], checked_axis(self.dim, input.ndim))
 
@@ -150,7 +150,8 @@ class Select(Rearrangement):
         return Slice(dims=(self.dim,), selects=self.index)
 
     @property
-    def _keeps_axis(self) -> bool:
+    def keeps_axis(self) -> bool:
+        """Return whether a single index keeps its axis."""
         noted = [each[0] if each else None for each in (self.annotations.inputs, self.annotations.outputs)]
         given, made = noted
         return given is not None and made is not None and given.rank == made.rank > 0

@@ -110,16 +110,17 @@ class InstanceNorm(Norm):
         if self.spatial is not None and len(input) not in (self.spatial + 1, self.spatial + 2):
             expected = f"{self.spatial + 1} axes or, with a batch, {self.spatial + 2}"
             raise ShapeError("rank does not fit", found=format_shape(input), expected=expected)
-        _check_channels(self._batched(input), *others)
+        _check_channels(self.batched(input), *others)
 
     def _compute(self, x: Array, *others: Array | None) -> Array:
         mean, var, weight, bias = others
-        x = x[None] if len(self._batched(x.shape)) > x.ndim else x
+        x = x[None] if len(self.batched(x.shape)) > x.ndim else x
         if mean is not None and var is not None and not self.use_input_stats:
             return _normalised(x, mean, var, self.eps, weight, bias)
         return affine(standardised(x, tuple(range(2, x.ndim)), self.eps), *_by_channel(x, (weight, bias)))
 
-    def _batched(self, shape: Shape) -> Shape:
+    def batched(self, shape: Shape) -> Shape:
+        """Return a shape with the batch axis that it may lack."""
         return (1, *shape) if self.spatial is not None and len(shape) == self.spatial + 1 else shape
 
 

@@ -50,16 +50,17 @@ class AdaptivePool(Layer):
         sizes = spec.shape[-self.spatial_rank :]
         if 0 in sizes:
             raise ShapeError("a spatial axis is empty", found=format_shape(spec.shape))
-        return TensorSpec((*spec.shape[: -self.spatial_rank], *self._output_sizes(sizes)), spec.dtype)
+        return TensorSpec((*spec.shape[: -self.spatial_rank], *self.output_sizes(sizes)), spec.dtype)
 
-    def _output_sizes(self, sizes: Shape) -> Shape:
+    def output_sizes(self, sizes: Shape) -> Shape:
+        """Return the spatial sizes of the result."""
         wanted = self.output_size * self.spatial_rank if len(self.output_size) == 1 else self.output_size
         return tuple(size if want == 0 else want for want, size in zip(wanted, sizes, strict=True))
 
     def segments(self, input: Array) -> list[tuple[Array, Array]]:
         """Return (starts, ends) of the windows on each spatial axis."""
         sizes = input.shape[-self.spatial_rank :]
-        return [_segments(size, count or 0) for size, count in zip(sizes, self._output_sizes(sizes), strict=True)]
+        return [segments(size, count or 0) for size, count in zip(sizes, self.output_sizes(sizes), strict=True)]
 
     def axes(self, input: Array) -> list[tuple[int, tuple[Array, Array]]]:
         """Return each spatial axis with its windows, shrinking ones first, so that intermediate results stay small."""
@@ -77,7 +78,8 @@ class AdaptivePool(Layer):
         return (operands[0].size or 0) if isinstance(operands[0], TensorSpec) else 0
 
 
-def _segments(size: int, count: int) -> tuple[Array, Array]:
+def segments(size: int, count: int) -> tuple[Array, Array]:
+    """Return starts and ends of ``count`` windows that cover an axis."""
     i = np.arange(count)
     return i * size // max(count, 1), -(-(i + 1) * size // max(count, 1))
 

@@ -148,7 +148,7 @@ class AvgPool(PaddedPool):
 
     def average(self, x: Array, windows: Sequence[Window]) -> Array:
         """Return the means of ``x``, in its dtype."""
-        divisor = cast(self._divisors(x.shape[-len(windows) :], windows), x.dtype)
+        divisor = cast(self.divisors(x.shape[-len(windows) :], windows), x.dtype)
         with np.errstate(all="ignore"):
             total = sums(x, windows)
             if x.dtype.kind == "f":
@@ -156,7 +156,8 @@ class AvgPool(PaddedPool):
             quotient = np.abs(total) // np.abs(divisor)
             return np.where((total < 0) == (divisor < 0), quotient, -quotient)
 
-    def _divisors(self, sizes: Sequence[int], windows: Sequence[Window]) -> Array:
+    def divisors(self, sizes: Sequence[int], windows: Sequence[Window]) -> Array:
+        """Return the divisor of each window's sum, an axis for each window."""
         divisors = np.ones((), np.int64)
         if self.divisor_override is not None:
             return divisors * self.divisor_override

@@ -92,25 +92,25 @@ class ExtremeAndPlace(Layer):
     annotations: Annotations = NO_ANNOTATIONS
 
     def infer(self, input: TensorSpec) -> Any:
-        if self._is_alone(input.shape):
+        if self.is_alone(input.shape):
             return input
-        return self._arranged(self._values.infer(input), lambda: self._places.infer(input))
+        return self._arranged(self.values.infer(input), lambda: self.places.infer(input))
 
     def forward(self, input: Array) -> Any:
-        if self._is_alone(input.shape):
+        if self.is_alone(input.shape):
             return input
-        return self._arranged(self._values.forward(input), lambda: self._places.forward(input))
+        return self._arranged(self.values.forward(input), lambda: self.places.forward(input))
 
     def flops(self, output: Any, *operands: Any) -> int:
         return operands[0].size or 0
 
     @property
-    def _values(self) -> Extreme:
+    def values(self) -> Extreme:
         dims = None if self.dim is None else (self.dim,)
         return Extreme(is_largest=self.is_largest, dim=dims, keepdim=self._keepdim)
 
     @property
-    def _places(self) -> ArgExtreme:
+    def places(self) -> ArgExtreme:
         return ArgExtreme(is_largest=self.is_largest, dim=self.dim, keepdim=self.keepdim)
 
     def _arranged(self, values: Any, places: Callable[[], Any]) -> Any:
@@ -122,7 +122,7 @@ class ExtremeAndPlace(Layer):
         noted = self.annotations.outputs[0] if self.annotations.outputs else None
         return self.keepdim or (self.dim is None and noted is not None and noted.rank > 0)
 
-    def _is_alone(self, shape: Shape) -> bool:
+    def is_alone(self, shape: Shape) -> bool:
         """Return whether this is the element-wise extreme of a single tensor, which ONNX allows."""
         noted = self.annotations.outputs[0] if len(self.annotations.outputs) == 1 else None
         return self.dim is None and noted is not None and noted.rank > 0 and any(size != 1 for size in noted.shape)

@@ -41,10 +41,10 @@ class Reduction(Layer):
     annotations: Annotations = NO_ANNOTATIONS
 
     def infer(self, input: TensorSpec) -> TensorSpec:
-        return TensorSpec(self._reduced(input.shape), self._result_dtype(input.dtype))
+        return TensorSpec(self._reduced(input.shape), self.result_dtype(input.dtype))
 
     def forward(self, input: Array) -> Array:
-        shape, dtype = self._reduced(input.shape), self._result_dtype(input.dtype)
+        shape, dtype = self._reduced(input.shape), self.result_dtype(input.dtype)
         with np.errstate(all="ignore"):
             wide = np.atleast_1d(cast(input, self._working_dtype(input.dtype)))
             axes = self.axes(input.ndim)
@@ -65,7 +65,7 @@ class Reduction(Layer):
     def _working_dtype(self, dtype: DType) -> DType:
         return working_dtype(self._requested or self._natural_dtype(dtype))
 
-    def _result_dtype(self, dtype: DType) -> DType:
+    def result_dtype(self, dtype: DType) -> DType:
         return self._requested or self._natural_dtype(dtype)
 
     @cached_property
@@ -249,7 +249,7 @@ class NanMean(_OfNumbers):
     """The mean over dim of all elements that are numbers."""
 
     def compose(self, call: CallLayer, input: Array) -> Any:
-        Mean(dtype=self.dtype)._result_dtype(input.dtype)  # refuses integers
+        Mean(dtype=self.dtype).result_dtype(input.dtype)  # refuses integers
         missing = call(Predicate(function="isnan"), input)
         count = call(Sum(dim=self.dim, keepdim=self.keepdim), call(Predicate(function="logical_not"), missing))
         return call(Div(), self._sum(call, input, missing), count)

@@ -26,10 +26,10 @@ class _Scan(Layer):
 
     def infer(self, input: TensorSpec) -> TensorSpec:
         checked_axis(self.dim, input.rank)
-        return TensorSpec(input.shape, self._result_dtype(input.dtype))
+        return TensorSpec(input.shape, self.result_dtype(input.dtype))
 
     def forward(self, input: Array) -> Array:
-        axis, dtype = checked_axis(self.dim, input.ndim), self._result_dtype(input.dtype)
+        axis, dtype = checked_axis(self.dim, input.ndim), self.result_dtype(input.dtype)
         with np.errstate(all="ignore"):
             result = self._scan(np.atleast_1d(cast(input, working_dtype(dtype))), axis)
         return cast(result.reshape(input.shape), dtype)
@@ -40,7 +40,7 @@ class _Scan(Layer):
     def _natural_dtype(self, dtype: DType) -> DType:
         return summed_dtype(dtype)
 
-    def _result_dtype(self, dtype: DType) -> DType:
+    def result_dtype(self, dtype: DType) -> DType:
         source = self.annotations.inputs[0] if self.annotations.inputs else None
         target = self.annotations.outputs[0] if self.annotations.outputs else None
         if self.dtype is None and source is not None and target is not None:

@@ -19,12 +19,13 @@ class _Permutation(Rearrangement):
     """Base of layers that reorder the axes."""
 
     def infer(self, input: TensorSpec) -> TensorSpec:
-        return TensorSpec(tuple(input.shape[axis] for axis in self._order(input.rank)), input.dtype)
+        return TensorSpec(tuple(input.shape[axis] for axis in self.order(input.rank)), input.dtype)
 
     def forward(self, input: Array) -> Array:
-        return input.transpose(self._order(input.ndim))
+        return input.transpose(self.order(input.ndim))
 
-    def _order(self, rank: int) -> tuple[int, ...]:
+    def order(self, rank: int) -> tuple[int, ...]:
+        """Return the input's axis at each place of the result."""
         raise NotImplementedError
 
 
@@ -34,7 +35,7 @@ class Permute(_Permutation):
 
     dims: tuple[int, ...]
 
-    def _order(self, rank: int) -> tuple[int, ...]:
+    def order(self, rank: int) -> tuple[int, ...]:
         return checked_order(self.dims, rank)
 
 
@@ -45,7 +46,7 @@ class Transpose(_Permutation):
     dim0: int
     dim1: int
 
-    def _order(self, rank: int) -> tuple[int, ...]:
+    def order(self, rank: int) -> tuple[int, ...]:
         if rank < 2 and (self.dim0, self.dim1) == (-2, -1):
             raise ShapeError("a matrix is needed", found=f"{rank} dimensions", expected="at least 2")
         first, second = checked_axis(self.dim0, rank), checked_axis(self.dim1, rank)
@@ -64,7 +65,7 @@ class Reversal(_Permutation):
 
     most: int | None
 
-    def _order(self, rank: int) -> tuple[int, ...]:
+    def order(self, rank: int) -> tuple[int, ...]:
         if self.most is not None and rank > self.most:
             raise ShapeError("only matrices can be transposed with t()", found=f"{rank} dimensions", expected="2")
         return tuple(reversed(range(rank)))
@@ -85,7 +86,7 @@ class MoveDim(_Permutation):
     source: tuple[int, ...]
     destination: tuple[int, ...]
 
-    def _order(self, rank: int) -> tuple[int, ...]:
+    def order(self, rank: int) -> tuple[int, ...]:
         source, destination = checked_axes(self.source, rank), checked_axes(self.destination, rank)
         if len(source) != len(destination):
             raise ShapeError("source and destination differ in length", found=f"{len(source)} and {len(destination)}")
@@ -98,10 +99,11 @@ class _Mirror(Rearrangement):
     """Base of layers whose output has the input's shape."""
 
     def infer(self, input: TensorSpec) -> TensorSpec:
-        self._axes(input.rank)
+        self.axes(input.rank)
         return input
 
-    def _axes(self, rank: int) -> tuple[int, ...]:
+    def axes(self, rank: int) -> tuple[int, ...]:
+        """Return the axes whose elements move, counted from 0."""
         raise NotImplementedError
 
 
@@ -112,10 +114,10 @@ class Flip(_Mirror):
     dims: tuple[int, ...]
 
     def forward(self, input: Array) -> Array:
-        axes = self._axes(input.ndim)
+        axes = self.axes(input.ndim)
         return np.flip(input, axes) if axes else input
 
-    def _axes(self, rank: int) -> tuple[int, ...]:
+    def axes(self, rank: int) -> tuple[int, ...]:
         return checked_axes(self.dims, rank) if rank else ()
 
 
@@ -136,10 +138,10 @@ class Roll(_Mirror):
             )
 
     def forward(self, input: Array) -> Array:
-        axes = self._axes(input.ndim)
+        axes = self.axes(input.ndim)
         return np.roll(input, self.shifts, axes) if axes else np.roll(input, self.shifts[0])
 
-    def _axes(self, rank: int) -> tuple[int, ...]:
+    def axes(self, rank: int) -> tuple[int, ...]:
         if self.dims and not rank:
             raise ShapeError("a 0-dim tensor has no dimension to roll", found=list(self.dims))
         return tuple(checked_axis(dim, rank) for dim in self.dims or ())

@@ -60,9 +60,10 @@ class Reshape(_Reshaping):
     annotations: Annotations = NO_ANNOTATIONS
 
     def _shape(self, shape: Shape) -> Shape:
-        return _fitted(self._wanted(shape), shape)
+        return _fitted(self.wanted(shape), shape)
 
-    def _wanted(self, input: Shape) -> Shape:
+    def wanted(self, input: Shape) -> Shape:
+        """Return the shape as the file means it, with at most one -1."""
         shape, note = self.shape, self._announced()
         if 0 in shape and (self.zero_copies or (note is not None and product(input) != 0)):
             shape = tuple(_copied(dim, index, input) if dim == 0 else dim for index, dim in enumerate(shape))
@@ -167,15 +168,16 @@ class Squeeze(Rearrangement):
     dim: tuple[int, ...] | None = None
 
     def infer(self, input: TensorSpec) -> Any:
-        axes = self._axes(input.rank)
+        axes = self.axes(input.rank)
         if any(input.shape[axis] is None for axis in axes):
             return UNKNOWN
         return TensorSpec(_without_ones(input.shape, axes), input.dtype)
 
     def forward(self, input: Array) -> Array:
-        return input.reshape(sizes(_without_ones(input.shape, self._axes(input.ndim))))
+        return input.reshape(sizes(_without_ones(input.shape, self.axes(input.ndim))))
 
-    def _axes(self, rank: int) -> tuple[int, ...]:
+    def axes(self, rank: int) -> tuple[int, ...]:
+        """Return the axes that are removed if their size is 1."""
         axes = range(rank) if self.dim is None else checked_axes(self.dim, rank)
         return tuple(axis for axis in axes if axis < rank)
 

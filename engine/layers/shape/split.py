@@ -34,36 +34,38 @@ class _Pieces(Rearrangement):
 
     def infer(self, input: TensorSpec) -> Any:
         axis = checked_axis(self.dim or 0, max(input.rank, 1))
-        lengths = self._lengths(_length(input.shape, axis))
+        lengths = self.lengths(_length(input.shape, axis))
         if lengths is None:
             return UNKNOWN
-        return self._arranged([TensorSpec(replaced(input.shape, axis, n), input.dtype) for n in lengths])
+        return self.arranged([TensorSpec(replaced(input.shape, axis, n), input.dtype) for n in lengths])
 
     def forward(self, input: Array) -> Any:
         axis = checked_axis(self.dim or 0, max(input.ndim, 1))
-        lengths = [n for n in self._lengths(_length(input.shape, axis)) or () if n is not None]
+        lengths = [n for n in self.lengths(_length(input.shape, axis)) or () if n is not None]
         lead = (slice(None),) * axis
-        starts = self._starts(lengths, input.shape[axis])
+        starts = self.starts(lengths, input.shape[axis])
         pieces = [input[(*lead, slice(start, start + n))] for start, n in zip(starts, lengths, strict=True)]
-        return self._arranged(pieces)
+        return self.arranged(pieces)
 
-    def _starts(self, lengths: Sequence[int], length: int) -> Sequence[int]:
+    def starts(self, lengths: Sequence[int], length: int) -> Sequence[int]:
         """Return the start of each piece, the end of the one before."""
         return [0, *accumulate(lengths)][:-1]
 
-    def _lengths(self, length: Dim) -> Sequence[Dim] | None:
+    def lengths(self, length: Dim) -> Sequence[Dim] | None:
         """Return the pieces' lengths, dynamic if the axis is; None if not even their number is known."""
         raise NotImplementedError
 
     def _open(self) -> Sequence[Dim] | None:
-        return None if self._gives_list else (None,) * len(self.annotations.outputs)
+        return None if self.gives_list else (None,) * len(self.annotations.outputs)
 
     @property
-    def _gives_list(self) -> bool:
+    def gives_list(self) -> bool:
+        """Return whether all pieces are one list."""
         return self.annotations.outputs in ((), (None,))
 
-    def _arranged(self, pieces: list[Any]) -> Any:
-        if self._gives_list:
+    def arranged(self, pieces: list[Any]) -> Any:
+        """Return the pieces as a list, a tuple, or a single one, as the outputs have it."""
+        if self.gives_list:
             return pieces
         if len(pieces) != len(self.annotations.outputs):
             raise ShapeError("the number of pieces differs", found=len(pieces), expected=len(self.annotations.outputs))
@@ -86,7 +88,7 @@ class Split(_Pieces):
 
     split_size_or_sections: int | tuple[Dim, ...] | None
 
-    def _lengths(self, length: Dim) -> Sequence[Dim] | None:
+    def lengths(self, length: Dim) -> Sequence[Dim] | None:
         sizes = self.split_size_or_sections
         if isinstance(sizes, tuple) and sizes:
             return _checked_sections(sizes, length)
@@ -102,7 +104,7 @@ class Split(_Pieces):
     def _equal_pieces(self, length: Dim) -> Sequence[Dim] | None:
         """Return as many lengths as there are outputs; if they cannot be equal the last is shorter."""
         count = len(self.annotations.outputs)
-        if self._gives_list and not (self.annotations.outputs and length is None):
+        if self.gives_list and not (self.annotations.outputs and length is None):
             raise ParameterError("split without sizes needs an output for every piece", found="one output, a list")
         if length is None:
             return self._open()
@@ -136,7 +138,7 @@ class Chunk(_Pieces):
 
     chunks: int
 
-    def _lengths(self, length: Dim) -> Sequence[Dim] | None:
+    def lengths(self, length: Dim) -> Sequence[Dim] | None:
         if self.chunks < 1:
             raise ParameterError("chunks must be positive", found=self.chunks)
         if length is None:
@@ -153,7 +155,7 @@ class TensorSplit(_Pieces):
     indices: tuple[int, ...] | None = None
     dim: int = 0
 
-    def _lengths(self, length: Dim) -> Sequence[Dim] | None:
+    def lengths(self, length: Dim) -> Sequence[Dim] | None:
         if self.indices is not None:
             if length is None:
                 return (None,) * (len(self.indices) + 1)
@@ -165,8 +167,8 @@ class TensorSplit(_Pieces):
             return (None,) * self.sections
         return [(length + self.sections - 1 - piece) // self.sections for piece in range(self.sections)]
 
-    def _starts(self, lengths: Sequence[int], length: int) -> Sequence[int]:
-        return super()._starts(lengths, length) if self.indices is None else [0, *_cuts(self.indices, length)]
+    def starts(self, lengths: Sequence[int], length: int) -> Sequence[int]:
+        return super().starts(lengths, length) if self.indices is None else [0, *_cuts(self.indices, length)]
 
 
 def _cuts(indices: Sequence[int], length: int) -> list[int]:
@@ -183,12 +185,13 @@ class AxisSplit(Rearrangement):
     annotations: Annotations = NO_ANNOTATIONS
 
     def infer(self, input: TensorSpec) -> Any:
-        return self._split(input.shape).infer(input)
+        return self.split(input.shape).infer(input)
 
     def forward(self, input: Array) -> Any:
-        return self._split(input.shape).forward(input)
+        return self.split(input.shape).forward(input)
 
-    def _split(self, shape: Shape) -> TensorSplit:
+    def split(self, shape: Shape) -> TensorSplit:
+        """Return the same split with its axis and sections for this shape."""
         axis, cuts = min(self.axis, len(shape) - 1), self.indices_or_sections
         if isinstance(cuts, tuple):
             return TensorSplit(indices=cuts, dim=axis, annotations=self.annotations)
@@ -207,12 +210,12 @@ class Unbind(_Pieces):
     def infer(self, input: TensorSpec) -> Any:
         axis = checked_axis(self.dim, input.rank)
         count = _length(input.shape, axis)
-        if count is None and self._gives_list:
+        if count is None and self.gives_list:
             return UNKNOWN
         check_steps(count or 0, "slices", MAX_ITEMS)
         slice = TensorSpec(replaced(input.shape, axis), input.dtype)
-        return self._arranged([slice] * (len(self.annotations.outputs) if count is None else count))
+        return self.arranged([slice] * (len(self.annotations.outputs) if count is None else count))
 
     def forward(self, input: Array) -> Any:
         axis = checked_axis(self.dim, input.ndim)
-        return self._arranged(list(np.moveaxis(input, axis, 0)))
+        return self.arranged(list(np.moveaxis(input, axis, 0)))

@@ -186,12 +186,12 @@ class Shift(Rearrangement):
     dim: tuple[int, ...] = ()
 
     def infer(self, input: TensorSpec) -> TensorSpec:
-        self._axes(input.rank)
+        self.axes(input.rank)
         return input
 
     def forward(self, input: Array) -> Array:
         shift = np.fft.ifftshift if self.is_inverse else np.fft.fftshift
-        return shift(input, self._axes(input.ndim)) if input.ndim else input
+        return shift(input, self.axes(input.ndim)) if input.ndim else input
 
-    def _axes(self, rank: int) -> tuple[int, ...]:
+    def axes(self, rank: int) -> tuple[int, ...]:
         return checked_axes(self.dim or range(rank), rank) if rank else ()

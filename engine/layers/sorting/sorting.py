@@ -44,16 +44,16 @@ class Sort(Layer):
     def infer(self, input: TensorSpec) -> Any:
         check_ordered(input.dtype)
         checked_axis(self.dim, input.rank)
-        return self._arranged(input, TensorSpec(input.shape, INT64))
+        return self.arranged(input, TensorSpec(input.shape, INT64))
 
     def forward(self, input: Array) -> Any:
         axis = checked_axis(self.dim, input.ndim)
         row = np.atleast_1d(input)
         places = sort_order(row, axis, self.descending)
         values = np.take_along_axis(row, places, axis)
-        return self._arranged(values.reshape(input.shape), places.reshape(input.shape))
+        return self.arranged(values.reshape(input.shape), places.reshape(input.shape))
 
-    def _arranged(self, values: Any, places: Any) -> Any:
+    def arranged(self, values: Any, places: Any) -> Any:
         return values if len(self.annotations.outputs) == 1 else (values, places)
 
 
@@ -102,7 +102,7 @@ class TopK(Layer):
         check_ordered(input.dtype)
         axis = checked_axis(self.dim, input.rank)
         shape = replaced(input.shape, axis, self._count(input.shape[axis])) if input.rank else input.shape
-        return self._arranged(TensorSpec(shape, input.dtype), TensorSpec(shape, INT64))
+        return self.arranged(TensorSpec(shape, input.dtype), TensorSpec(shape, INT64))
 
     def forward(self, input: Array) -> Any:
         axis = checked_axis(self.dim, input.ndim)
@@ -110,7 +110,7 @@ class TopK(Layer):
         count = self._count(row.shape[axis]) if input.ndim else 1
         places = sort_order(row, axis, self.largest).take(range(count or 0), axis)
         values = np.take_along_axis(row, places, axis)
-        return self._arranged(values, places) if input.ndim else self._arranged(values[0], places[0])
+        return self.arranged(values, places) if input.ndim else self.arranged(values[0], places[0])
 
     def _count(self, length: Dim) -> Dim:
         if len(self.k) != 1:
@@ -120,7 +120,7 @@ class TopK(Layer):
             raise ShapeError("k is out of range", found=k, expected=f"0 to {length}")
         return k
 
-    def _arranged(self, values: Any, places: Any) -> Any:
+    def arranged(self, values: Any, places: Any) -> Any:
         return values if len(self.annotations.outputs) == 1 else (values, places)
 
 

@@ -90,7 +90,7 @@ class Interpolate(Layer):
         if self.size:
             wanted = self.size * len(sizes) if len(self.size) == 1 else self._spatial(shape)
         else:
-            factors = self._factors(len(sizes))
+            factors = self.factors(len(sizes))
             wanted = tuple(_scaled(size, factor) for size, factor in zip(sizes, factors, strict=True))
         if len(wanted) != len(sizes) or any(size is not None and size < 1 for size in wanted):
             expected = f"{len(sizes)} positive sizes"
@@ -112,7 +112,8 @@ class Interpolate(Layer):
             raise ShapeError("only spatial axes can be resampled", found=found, expected=expected)
         return full[2:]
 
-    def _factors(self, rank: int) -> list[float]:
+    def factors(self, rank: int) -> list[float]:
+        """Return the factor of each spatial axis."""
         factors = self.scale_factor * rank if len(self.scale_factor) == 1 else self.scale_factor
         if len(factors) != rank:
             raise ShapeError("scale_factor does not fit the input", found=list(factors), expected=f"{rank} factors")
@@ -173,7 +174,7 @@ class Interpolate(Layer):
         """Return the factor of each axis, None if the sizes decide."""
         if self.size or self.recompute_scale_factor:
             return [None] * rank
-        return list(self._factors(rank))
+        return list(self.factors(rank))
 
     def flops(self, output: TensorSpec, *operands: object) -> int:
         """Return two operations for each tap of each axis; none if elements are only selected."""

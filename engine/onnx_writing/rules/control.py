@@ -61,28 +61,27 @@ def _body(to: Writer, subgraph: Subgraph, own: Sequence[object], captured: Seque
         own: specs of its inputs, valid in every iteration.
         captured: outer values, which are its further operands.
     """
-    builder = to.builder
-    outer, scope, builder.graph = builder.graph, builder.scope, Graph()
+    outer, scope, to.graph = to.graph, to.scope, Graph()
     try:
-        writer = GraphWriter(builder)
+        writer = GraphWriter(to)
         for name, spec in zip(subgraph.operands, own, strict=False):
             if not isinstance(spec, TensorSpec):
                 to.refuse("a value that its iterations pass on has no rank and dtype that are known before a run")
-            writer.values[name] = Value(builder.fresh(f"{scope}/{name}"), spec.dtype, spec.shape)
-        builder.graph.inputs = list(writer.values.values())
+            writer.values[name] = Value(to, to.fresh(f"{scope}/{name}"), spec.dtype, spec.shape)
+        to.graph.inputs = list(writer.values.values())
         writer.values.update(zip(subgraph.operands[len(own) :], captured, strict=True))
         writer.write(subgraph.operators)
-        builder.scope = scope
+        to.scope = scope
         for name in subgraph.results:
-            builder.graph.outputs.append(_result(to, writer.values[name]))
-        return builder.graph
+            to.graph.outputs.append(_result(to, writer.values[name]))
+        return to.graph
     finally:
-        builder.graph, builder.scope = outer, scope
+        to.graph, to.scope = outer, scope
 
 
 def _result(to: Writer, operand: Operand) -> Value:
     """Return a result of the current graph; each must be made by a node of its own."""
     value = to.tensor(operand)
-    taken = {each.name for each in to.builder.graph.outputs}
-    is_own = to.builder.producer(value) is not None and value.name not in taken
-    return value if is_own else to.op("Identity", value, shape=value.sizes)
+    taken = {each.name for each in to.graph.outputs}
+    is_own = to.producer(value) is not None and value.name not in taken
+    return value if is_own else to.op("Identity", value)

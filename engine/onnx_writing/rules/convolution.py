@@ -8,12 +8,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from engine.layers.convolution import conv, conv_transpose, deform, fold, pad
+from engine.layers.operands.axes import replaced
 from engine.layers.operands.spatial import spread
 from engine.onnx_writing.registry import writes
 from engine.onnx_writing.value import Operand, Value, holds_value
-from engine.onnx_writing.writer import INT64, Writer
-from engine.promotion import promote_types
-from engine.tensor import Shape
+from engine.onnx_writing.writer import END, Writer
 
 Results = TypeVar("Results", Value, tuple[Value, ...])
 
@@ -29,41 +28,11 @@ def batched(to: Writer, input: Value, rank: int, write: Callable[[Value], Result
 
 
 def _first(to: Writer, result: Value) -> Value:
-    shape = None if result.sizes is None else result.sizes[1:]
-    return to.op("Squeeze", result, to.constant([0], INT64), shape=shape)
+    return to.op("Squeeze", result, [0], shape=None if result.sizes is None else result.sizes[1:])
 
 
-def _common(to: Writer, *operands: Value | None) -> list[Value | None]:
-    """Return operands in the widest of their dtypes."""
-    given = [each for each in operands if each is not None]
-    dtype = given[0].dtype
-    for each in given[1:]:
-        dtype = promote_types(dtype, each.dtype)
-    return [None if each is None else to.cast(each, dtype) for each in operands]
-
-
-def _vector_bias(to: Writer, bias: Value | None) -> Value | None:
-    return bias if bias is None or bias.rank == 1 else to.reshape(bias, (-1,))
-
-
-@writes(conv.Conv)
-def convolution(to: Writer, layer: conv.Conv, input: Value, weight: Value, bias: Value | None = None) -> Value:
-    x, bank, shift = _common(to, input, weight, bias)
-    assert x is not None and bank is not None  # only the bias may be absent
-    rank, attributes = layer.spatial_rank, _attributes(layer, bank)
-    if isinstance(layer.padding, str) and None in bank.shape[2:]:
-        to.refuse("padding by a name needs a known kernel", "export the model with numbers as padding")
-    kernel = to.known(bank.shape[2:], "the size of the kernel")
-    pairs = layer.padding_of(kernel)
-    if layer.padding_mode != "zeros":
-        x = padded(to, x, pairs, conv.PADDING_MODES[layer.padding_mode])
-        pairs = [(0, 0)] * rank
-    pads = [*(before for before, _ in pairs), *(after for _, after in pairs)]
-
-    def write(image: Value) -> Value:
-        return to.op("Conv", image, bank, _vector_bias(to, shift), pads=pads, **attributes)
-
-    return batched(to, x, rank, write)
+def _vector(to: Writer, bias: Value | None) -> Value | None:
+    return None if bias is None else to.reshape(bias, (-1,)) if bias.rank != 1 else bias
 
 
 def _attributes(layer: Any, bank: Value) -> dict[str, Any]:
@@ -76,37 +45,42 @@ def _attributes(layer: Any, bank: Value) -> dict[str, Any]:
     }
 
 
+@writes(conv.Conv)
+def convolution(to: Writer, layer: conv.Conv, input: Value, weight: Value, bias: Value | None = None) -> Value:
+    x, bank, shift = to.widest(input, weight, bias)
+    rank, attributes = layer.spatial_rank, _attributes(layer, bank)
+    if isinstance(layer.padding, str) and None in bank.shape[2:]:
+        to.refuse("padding by a name needs a known kernel", "export the model with numbers as padding")
+    pairs = layer.padding_of(to.known(bank.shape[2:], "the size of the kernel"))
+    if layer.padding_mode != "zeros":
+        x = padded(to, x, pairs, conv.PADDING_MODES[layer.padding_mode])
+        pairs = [(0, 0)] * rank
+    pads = [*(before for before, _ in pairs), *(after for _, after in pairs)]
+    return batched(to, x, rank, lambda image: to.op("Conv", image, bank, _vector(to, shift), pads=pads, **attributes))
+
+
 @writes(conv.StridedSameConv)
 def strided_same(
     to: Writer, layer: conv.StridedSameConv, input: Value, weight: Value, bias: Value | None = None
 ) -> Value:
-    x, bank, shift = _common(to, input, weight, bias)
-    assert x is not None and bank is not None  # only the bias may be absent
-    auto_pad = "SAME_UPPER" if layer.is_upper else "SAME_LOWER"
-
-    def write(image: Value) -> Value:
-        return to.op("Conv", image, bank, shift, auto_pad=auto_pad, **_attributes(layer.conv, bank))
-
-    return batched(to, x, layer.conv.spatial_rank, write)
+    x, bank, shift = to.widest(input, weight, bias)
+    attributes = {"auto_pad": "SAME_UPPER" if layer.is_upper else "SAME_LOWER", **_attributes(layer.conv, bank)}
+    return batched(to, x, layer.conv.spatial_rank, lambda image: to.op("Conv", image, bank, shift, **attributes))
 
 
 @writes(conv_transpose.ConvTranspose)
 def transposed(
     to: Writer, layer: conv_transpose.ConvTranspose, input: Value, weight: Value, bias: Value | None = None
 ) -> Value:
-    x, bank, shift = _common(to, input, weight, bias)
-    assert x is not None and bank is not None  # only the bias may be absent
+    x, bank, shift = to.widest(input, weight, bias)
     rank = layer.spatial_rank
-    padding = list(spread(layer.padding, rank, "padding", 0))
     extra = list(spread(layer.output_padding, rank, "output_padding", 0))
-
-    def write(image: Value) -> Value:
-        return to.op(
-            "ConvTranspose", image, bank, _vector_bias(to, shift),
-            pads=padding * 2, output_padding=extra if any(extra) else None, **_attributes(layer, bank),
-        )  # fmt: skip
-
-    return batched(to, x, rank, write)
+    attributes = {
+        "pads": list(spread(layer.padding, rank, "padding", 0)) * 2,
+        "output_padding": extra if any(extra) else None,
+        **_attributes(layer, bank),
+    }
+    return batched(to, x, rank, lambda image: to.op("ConvTranspose", image, bank, _vector(to, shift), **attributes))
 
 
 @writes(deform.DeformConv2d)
@@ -119,15 +93,13 @@ def deformable(
     mask: Value | None = None,
     bias: Value | None = None,
 ) -> Value:
-    x, bank, moved, weights, shift = _common(to, input, weight, offset, mask, bias)
-    assert bank is not None and moved is not None  # only the mask and the bias may be absent
+    x, bank, moved, weights, shift = to.widest(input, weight, offset, mask, bias)
     taps = to.known(bank.shape[2:], "the size of the kernel")
     (channels,) = to.known(moved.shape[1:2], "the number of offset channels")
-    padding = list(spread(layer.padding, 2, "padding", 0))
-    groups = channels // (2 * taps[0] * taps[1])
     return to.op(
         "DeformConv", x, bank, moved, shift, weights,
-        pads=padding * 2, offset_group=groups, **_attributes(layer, bank),
+        pads=list(spread(layer.padding, 2, "padding", 0)) * 2, offset_group=channels // (2 * taps[0] * taps[1]),
+        **_attributes(layer, bank),
     )  # fmt: skip
 
 
@@ -151,14 +123,13 @@ def padded(to: Writer, x: Value, pairs: Sequence[tuple[Any, Any]], mode: str, va
     if all(pair == (0, 0) for pair in pairs):
         return x
     lead = [0] * (x.rank - len(pairs))
-    known = [each for pair in pairs for each in pair if not isinstance(each, Value)]
-    if len(known) == 2 * len(pairs) and min(known) < 0 and mode != "constant":
+    if mode != "constant" and not holds_value(pairs) and min(map(min, pairs)) < 0:
         x = _cropped(to, x, pairs)
         pairs = [(max(before, 0), max(after, 0)) for before, after in pairs]
-    amounts = to.vector([*lead, *(before for before, _ in pairs), *lead, *(after for _, after in pairs)])
-    filler = None if mode != "constant" or value is None else to.reshape(to.tensor(value, x.dtype), ())
     if mode == "circular":
         return _wrapped(to, x, pairs)
+    amounts = to.vector([*lead, *(before for before, _ in pairs), *lead, *(after for _, after in pairs)])
+    filler = None if mode != "constant" or value is None else to.reshape(to.tensor(value, x.dtype), ())
     sizes = [(None, None) if holds_value(pair) else pair for pair in pairs]
     return to.op("Pad", x, amounts, filler, mode=_MODES[mode], shape=pad.padded_shape(x.shape, sizes, mode))
 
@@ -166,27 +137,22 @@ def padded(to: Writer, x: Value, pairs: Sequence[tuple[Any, Any]], mode: str, va
 def _cropped(to: Writer, x: Value, pairs: Sequence[tuple[int, int]]) -> Value:
     for axis, (before, after) in enumerate(pairs, start=x.rank - len(pairs)):
         if before < 0 or after < 0:
-            x = to.slice(x, axis, max(-before, 0), 2**63 - 1 if after >= 0 else after)
+            x = to.slice(x, axis, max(-before, 0), END if after >= 0 else after)
     return x
 
 
 def _wrapped(to: Writer, x: Value, pairs: Sequence[tuple[Any, Any]]) -> Value:
     """Write circular padding as a concatenation: runtimes lack kernels for mode "wrap"."""
+    if holds_value(pairs):
+        to.refuse("circular padding by an amount that depends on a run")
     for axis, (before, after) in enumerate(pairs, start=x.rank - len(pairs)):
-        parts = [x]
-        if isinstance(before, Value) or isinstance(after, Value):
-            to.refuse("circular padding by an amount that depends on a run")
-        if before > 0:
-            parts.insert(0, to.slice(x, axis, -before, 2**63 - 1))
-        if after > 0:
-            parts.append(to.slice(x, axis, 0, after))
-        if len(parts) > 1:
-            x = to.op("Concat", *parts, axis=axis, shape=_lengthened(x.shape, axis, before + after))
+        if before > 0 or after > 0:
+            ends = [to.slice(x, axis, -before, END)] if before > 0 else []
+            starts = [to.slice(x, axis, 0, after)] if after > 0 else []
+            size = x.shape[axis]
+            shape = replaced(x.shape, axis, None if size is None else size + before + after)
+            x = to.op("Concat", *ends, x, *starts, axis=axis, shape=shape)
     return x
-
-
-def _lengthened(shape: Shape, axis: int, more: int) -> Shape:
-    return tuple(size if place != axis or size is None else size + more for place, size in enumerate(shape))
 
 
 # Windows
@@ -195,24 +161,18 @@ def _lengthened(shape: Shape, axis: int, more: int) -> Shape:
 @writes(fold.Unfold)
 def unfold(to: Writer, layer: fold.Unfold, input: Value) -> Value:
     """Write the columns of an image as a gathering of its padded rows and columns."""
-    height, width = to.known(input.shape[-2:], "height and width")
-    windows = layer.windows
-    padding = [(each.before, each.after) for each in windows]
-    x = padded(to, input, padding, "constant")
-    places = []
-    for window, size in zip(windows, (height, width), strict=True):
+    sizes = to.known(input.shape[-2:], "height and width")
+    x = padded(to, input, [(each.before, each.after) for each in layer.windows], "constant")
+    taps = []
+    for k, (window, size) in enumerate(zip(layer.windows, sizes, strict=True)):
         starts = np.arange(window.count(size) or 0) * window.stride
-        places.append(np.arange(window.kernel)[:, None] * window.dilation + starts)
-    axis = input.rank - 2
-    (ky, oh), (kx, ow) = (each.shape for each in places)
-    x = to.op("Gather", x, to.constant(places[0].reshape(-1), INT64), axis=axis)
-    x = to.op("Gather", x, to.constant(places[1].reshape(-1), INT64), axis=axis + 1)
-    lead = [to.size(input, k) for k in range(input.rank - 3)]
+        places = np.arange(window.kernel)[:, None] * window.dilation + starts
+        x = to.take(x, places, input.rank - 2 + 2 * k)  # (..., kernel, count)
+        taps.append(places.shape)
+    (ky, oh), (kx, ow) = taps
+    first, lead = input.rank - 3, input.all_sizes()[:-3]
     (channels,) = to.known(input.shape[-3:-2], "the number of channels")
-    x = to.reshape(x, [*lead, channels, ky, oh, kx, ow])
-    first = len(lead)
-    order = [*range(first), first, first + 1, first + 3, first + 2, first + 4]
-    x = to.op("Transpose", x, perm=order)
+    x = to.op("Transpose", x, perm=[*range(first), first, first + 1, first + 3, first + 2, first + 4])
     return to.reshape(x, [*lead, channels * ky * kx, oh * ow])
 
 
@@ -221,13 +181,10 @@ def fold_(to: Writer, layer: fold.Fold, input: Value) -> Value:
     sizes = to.known(layer.output_size, "the size of the result")
     sizes = sizes * len(layer.kernel_size) if len(sizes) == 1 else sizes
     rank = len(sizes)
-    kernel, dilation, strides = (
+    kernel, dilations, strides = (
         list(spread(getattr(layer, name), rank, name)) for name in ("kernel_size", "dilation", "stride")
     )
-    padding = list(spread(layer.padding, rank, "padding", 0))
+    pads = list(spread(layer.padding, rank, "padding", 0)) * 2
     x = input if input.rank == 3 else to.unsqueeze(input, 0)
-    result = to.op(
-        "Col2Im", x, to.constant(list(sizes), INT64), to.constant(kernel, INT64),
-        dilations=dilation, pads=padding * 2, strides=strides,
-    )  # fmt: skip
+    result = to.op("Col2Im", x, list(sizes), kernel, dilations=dilations, pads=pads, strides=strides)
     return result if input.rank == 3 else _first(to, result)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from engine.expression import FUNCTIONS, Call, Input, List, Literal, Node, postorder
 from engine.expression.elementwise import ElementwiseFunction, with_lists
 from engine.expression.functions import Cast
-from engine.layers.creation import container, numbers
+from engine.layers.creation import container, numbers, scripted
 from engine.onnx_writing.registry import writes
 from engine.onnx_writing.rules.functions import evaluate
 from engine.onnx_writing.value import Operand, Value, promoted
@@ -19,10 +20,8 @@ from engine.promotion import Category, category, dtype_category
 @writes(container.Expression)
 def expression(to: Writer, layer: container.Expression, *operands: Operand) -> Operand:
     """Write an expression, call by call; equal parts are written once."""
-    given = [
-        [to.size(each, axis) for axis in range(each.rank)] if k in layer.shapes and isinstance(each, Value) else each
-        for k, each in enumerate(operands)
-    ]
+    given = [each.all_sizes() if k in layer.shapes and isinstance(each, Value) else each
+             for k, each in enumerate(operands)]  # fmt: skip
     done: dict[Node, Operand] = {}
     for node in postorder(layer.tree):
         if node not in done:
@@ -68,11 +67,11 @@ def call(to: Writer, function: str, arguments: list[Operand]) -> Operand:
         return evaluate(to, definition, *arguments)
     if function == "size":
         tensor, *dim = arguments
-        return to.size(tensor, *dim) if dim else [to.size(tensor, axis) for axis in range(tensor.rank)]
+        return to.size(tensor, *dim) if dim else tensor.all_sizes()
     if isinstance(definition, Cast):
         (value,) = arguments
-        keeps = value.is_number and definition._keeps_numbers
-        return _number(to.cast(value, definition.dtype), keeps)
+        made = to.cast(value, definition.dtype)
+        return replace(made, is_number=value.is_number and definition.keeps_numbers)
     return as_number(to, arguments[0], INT64)  # int(x)
 
 
@@ -82,53 +81,21 @@ def _is_tensor(operand: Operand) -> bool:
 
 def as_number(to: Writer, value: Value, dtype: Any) -> Value:
     """Return a tensor of one element as a number of a dtype."""
-    return _number(to.reshape(to.cast(value, dtype), ()), True)
-
-
-def _number(value: Value, is_number: bool) -> Value:
-    from dataclasses import replace
-
-    return replace(value, is_number=is_number)
+    return replace(to.reshape(to.cast(value, dtype), ()), is_number=True)
 
 
 # Groups
 
 
-@writes(container.Constant, folds=False)
-def constant(to: Writer, layer: container.Constant, data: Value) -> Value:
-    return data
-
-
-@writes(container.TupleConstruct, folds=False)
-def tuple_construct(to: Writer, layer: container.TupleConstruct, *items: Operand) -> Operand:
-    return items
-
-
-@writes(container.ListConstruct, folds=False)
-def list_construct(to: Writer, layer: container.ListConstruct, *items: Operand) -> Operand:
-    return list(items)
-
-
-@writes(container.DictConstruct, folds=False)
-def dict_construct(to: Writer, layer: container.DictConstruct, *items: Operand) -> Operand:
+@writes(container.Constant, container.TupleConstruct, container.ListConstruct, container.DictConstruct, folds=False)
+@writes(container.RawConstant, container.SliceIndexes, scripted.Unwrap, folds=False)
+def group(to: Writer, layer: Any, *items: Operand) -> Operand:
     return layer.forward(*items)
 
 
 @writes(container.Unpack, folds=False)
 def unpack(to: Writer, layer: container.Unpack, items: Operand) -> Operand:
-    if isinstance(items, Value):
-        items = [to.size(items, axis) for axis in range(items.rank)]
-    return layer.forward(items)
-
-
-@writes(container.RawConstant, folds=False)
-def raw_constant(to: Writer, layer: container.RawConstant) -> Operand:
-    return layer.value
-
-
-@writes(container.SliceIndexes, folds=False)
-def slice_indexes(to: Writer, layer: container.SliceIndexes, *operands: Operand) -> Operand:
-    return layer.forward(*operands)
+    return layer.forward(items.all_sizes() if isinstance(items, Value) else items)
 
 
 # Numbers
@@ -136,14 +103,12 @@ def slice_indexes(to: Writer, layer: container.SliceIndexes, *operands: Operand)
 
 @writes(numbers.Size, dynamic=("dim",))
 def size(to: Writer, layer: numbers.Size, input: Value) -> Operand:
-    if layer.dim is None:
-        return [to.size(input, axis) for axis in range(input.rank)]
-    return to.size(input, layer.dim)
+    return input.all_sizes() if layer.dim is None else to.size(input, layer.dim)
 
 
 @writes(numbers.NumEl)
 def numel(to: Writer, layer: numbers.NumEl, input: Value) -> Operand:
-    return _number(to.op("Size", input, dtype=INT64, shape=()), True)
+    return replace(to.op("Size", input, shape=()), is_number=True)
 
 
 @writes(numbers.Rank)

@@ -8,80 +8,57 @@ import numpy as np
 
 from engine.layers.linear import linear, matmul
 from engine.onnx_writing.registry import writes
-from engine.onnx_writing.rules.functions import times
 from engine.onnx_writing.value import Value
-from engine.onnx_writing.writer import FLOAT64, INT64, Writer
-from engine.promotion import promote_types
-from engine.tensor import DType
+from engine.onnx_writing.writer import END, INT64, Writer
 
 
 @writes(linear.Linear)
 def linear_(to: Writer, layer: linear.Linear, input: Value, weight: Value, bias: Value | None = None) -> Value:
-    dtype = promote_types(input.dtype, weight.dtype)
-    dtype = dtype if bias is None else promote_types(dtype, bias.dtype)
-    x, matrix = to.cast(input, dtype), to.cast(weight, dtype)
-    shift = None if bias is None else to.cast(bias, dtype)
-    if x.rank == 2 and matrix.rank == 2 and dtype.kind == "f":
+    x, matrix, shift = to.widest(input, weight, bias)
+    if x.rank == 2 and matrix.rank == 2 and x.dtype.kind == "f":
         return to.op("Gemm", x, matrix, shift, transB=1)
-    turned = transposed(to, matrix) if matrix.rank == 2 else matrix
-    made = product(to, x, turned, dtype)
-    return made if shift is None else to.op("Add", made, shift)
+    made = to.op("MatMul", x, transposed(to, matrix) if matrix.rank == 2 else matrix)
+    return made if shift is None else made + shift
 
 
 def transposed(to: Writer, matrix: Value) -> Value:
     """Return the transpose of a matrix; that of stored codes before they are dequantised."""
-    node = to.builder.producer(matrix)
-    if node is None or node.type != "DequantizeLinear" or node.inputs[0] not in to.builder.stored:
+    node = to.producer(matrix)
+    if node is None or node.type != "DequantizeLinear" or node.inputs[0] not in to.stored:
         return to.transpose(matrix, (1, 0))
     codes, *others = node.inputs
-    stored = np.ascontiguousarray(to.builder.stored[codes].T)
-    scale, *zero = (Value(name, matrix.dtype) for name in others)
+    turned = to.store(np.ascontiguousarray(to.stored[codes].T), f"{codes}/transposed")
     attributes = {**node.attributes, "axis": 1 - node.attributes.get("axis", 1) % 2}
-    made = to.op("DequantizeLinear", to.builder.constant(stored, f"{codes}/transposed"), scale, *zero,
-                 dtype=matrix.dtype, **attributes)  # fmt: skip
+    scales = [Value(to, name, matrix.dtype) for name in others]
+    made = to.op("DequantizeLinear", turned, *scales, dtype=matrix.dtype, **attributes)
     return replace(made, sizes=matrix.shape[::-1])
-
-
-def product(to: Writer, a: Value, b: Value, dtype: DType) -> Value:
-    """Write a matrix product of values of one dtype; integers by way of float64 where runtimes have no kernels."""
-    if dtype.kind == "f" or dtype.itemsize >= 4:
-        return to.op("MatMul", a, b)
-    return to.cast(to.op("MatMul", to.cast(a, FLOAT64), to.cast(b, FLOAT64)), dtype)
 
 
 @writes(matmul.Matmul)
 def matmul_(to: Writer, layer: matmul.Matmul, input: Value, other: Value) -> Value:
-    dtype = promote_types(input.dtype, other.dtype)
-    return product(to, to.cast(input, dtype), to.cast(other, dtype), dtype)
+    return to.op("MatMul", *to.widest(input, other))
 
 
 @writes(matmul.AddMatmul)
 def add_matmul(to: Writer, layer: matmul.AddMatmul, input: Value, first: Value, second: Value) -> Value:
-    dtype = promote_types(promote_types(input.dtype, first.dtype), second.dtype)
-    term, a, b = (to.cast(each, dtype) for each in (input, first, second))
-    made = product(to, a, b, dtype)
-    made = made if layer.alpha == 1 else times(to, made, layer.alpha)
-    if layer.beta == 0:
-        return made
-    return to.op("Add", made, term if layer.beta == 1 else times(to, term, layer.beta))
+    term, a, b = to.widest(input, first, second)
+    made = to.op("MatMul", a, b)
+    made = made if layer.alpha == 1 else made * layer.alpha
+    return made if layer.beta == 0 else made + (term if layer.beta == 1 else term * layer.beta)
 
 
 @writes(matmul.GroupedMatmul)
 def grouped_matmul(
     to: Writer, layer: matmul.GroupedMatmul, input: Value, other: Value, ends: Value | None = None
 ) -> Value:
-    dtype = promote_types(input.dtype, other.dtype)
-    a, b = to.cast(input, dtype), to.cast(other, dtype)
+    a, b = to.widest(input, other)
     if ends is None:
-        return product(to, a, b, dtype)
+        return to.op("MatMul", a, b)
     (count,) = to.known(other.shape[:1], "the number of groups")
-    whole, start, parts = to.cast(ends, INT64), to.constant([0], INT64), []
+    whole, start, parts = to.cast(ends, INT64), to.vector([0]), []
     for k in range(count):
-        end = to.op("Slice", whole, to.constant([k], INT64), to.constant([k + 1], INT64), shape=(1,))
-        rows = to.op("Slice", a, start, end, to.constant([0], INT64))
-        parts.append(product(to, rows, to.op("Gather", b, to.constant(k, INT64), axis=0), dtype))
+        end = to.op("Slice", whole, [k], [k + 1], shape=(1,))
+        parts.append(to.op("MatMul", to.op("Slice", a, start, end, [0]), to.take(b, k, 0)))
         start = end
-    rest = to.op("Slice", a, start, to.constant([2**63 - 1], INT64), to.constant([0], INT64))
-    zeros = to.op("Gather", b, to.constant(0, INT64), axis=0)
-    parts.append(times(to, product(to, rest, zeros, dtype), 0))
+    parts.append(to.op("MatMul", to.op("Slice", a, start, [END], [0]), to.take(b, 0, 0)) * 0)
     return to.op("Concat", *parts, axis=0)

@@ -84,10 +84,10 @@ class QuantizeLinear(_Blocks):
     annotations: Annotations = NO_ANNOTATIONS
 
     def infer(self, input: TensorSpec, scale: Any, zero_point: Any = 0) -> TensorSpec:
-        return TensorSpec(input.shape, self._dtype(zero_point))
+        return TensorSpec(input.shape, self.result_dtype(zero_point))
 
     def forward(self, input: Array, scale: Any, zero_point: Any = 0) -> Array:
-        dtype = self._dtype(zero_point)
+        dtype = self.result_dtype(zero_point)
         x = widened(input)
         step = self.spread(cast(as_tensor(scale, x.dtype, "scale"), x.dtype), x, "scale")
         if dtype in SATURATING or dtype == FLOAT4:
@@ -97,7 +97,7 @@ class QuantizeLinear(_Blocks):
         with np.errstate(all="ignore"):
             return saturated(np.rint(x / step).astype(np.float64) + shift.astype(np.float64), dtype)
 
-    def _dtype(self, zero_point: Any) -> DType:
+    def result_dtype(self, zero_point: Any) -> DType:
         noted = self.annotations.outputs[0]
         if self.output_dtype:
             return onnx_dtype(self.output_dtype)
@@ -114,22 +114,22 @@ class DequantizeLinear(_Blocks):
     output_dtype: int = 0
 
     def infer(self, input: TensorSpec, scale: Any, zero_point: Any = 0) -> TensorSpec:
-        return TensorSpec(input.shape, self._dtype(scale))
+        return TensorSpec(input.shape, self.result_dtype(scale))
 
     def forward(self, input: Array, scale: Any, zero_point: Any = 0) -> Array:
         check_given(zero_point, "zero_point")
         if input.dtype in SATURATING or input.dtype == FLOAT4:
             step = self.spread(as_tensor(scale, _FLOAT32, "scale").astype(np.float32), input, "scale")
-            return cast(np.asarray(input.astype(np.float32) * step), self._dtype(scale))
+            return cast(np.asarray(input.astype(np.float32) * step), self.result_dtype(scale))
         if input.dtype.kind not in "iu" and input.dtype not in SMALL_INTEGERS:
             raise ShapeError("input is not quantised", found=dtype_name(input.dtype), expected="integers")
         step = self.spread(as_tensor(scale, _FLOAT32, "scale"), input, "scale")
         shift = self.spread(as_tensor(zero_point, input.dtype, "zero_point"), input, "zero_point")
         with np.errstate(all="ignore"):
             exact = widened(cast(input.astype(np.int64) - shift.astype(np.int64), np.dtype(np.float64)))
-            dtype = self._dtype(scale)
+            dtype = self.result_dtype(scale)
             wide = np.dtype(np.float64) if dtype == np.float64 else _FLOAT32
             return cast(cast(exact, wide) * cast(step, wide), dtype)
 
-    def _dtype(self, scale: Any) -> DType:
+    def result_dtype(self, scale: Any) -> DType:
         return onnx_dtype(self.output_dtype) if self.output_dtype else dtype_of(scale, _FLOAT32)

@@ -88,7 +88,7 @@ def _dim(layer: Any, rank: int) -> Sequence[int]:
 
 
 def _moved(layer: Any, rank: int) -> Sequence[int]:
-    return layer._axes(rank) or range(rank)
+    return layer.axes(rank) or range(rank)
 
 
 def _padded(layer: Any, rank: int) -> Sequence[int]:
