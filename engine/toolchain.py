@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -101,6 +101,15 @@ def describe_host(cache: str | os.PathLike[str] | None = "auto", *, again: bool 
     except ImportError as exc:
         raise no_compiler(exc) from exc
     return describe(cache_folder(cache), again=again)
+
+
+def has_bfloat16() -> bool:
+    """Return whether there is a compiler, and this processor has instructions for products of bfloat16."""
+    with suppress(ImportError, CompileError):
+        from engine.compiler.codegen.host import detect
+
+        return detect().has_bfloat16
+    return False
 
 
 def no_compiler(exc: ImportError) -> CompileError:

@@ -6,6 +6,7 @@ import argparse
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -16,6 +17,7 @@ from app.cli.arguments.options import UsageError
 from app.cli.arguments.samples import Samples, read_recorded, read_samples
 from app.cli.output import display_name, write_json
 from app.codec.answers import dump_json
+from app.console.quantisation import measured_times
 from app.messages import printable
 from app.models.folder.layout import BIN, PARAM, QUANTISATION
 from app.models.folder.repository import ModelFiles, VersionFiles
@@ -28,7 +30,7 @@ from app.tasks.registry import find_task
 from app.thread_limits import thread_budget
 
 _LABELS: Final = ("layer", "")
-_NUMBERS: Final = ("float32", "quantised", "SQNR", "error", "restore", "saved")
+_NUMBERS: Final = ("SQNR", "error", "restore", "saved")
 
 
 def execute(args: argparse.Namespace, settings: Settings) -> int:
@@ -67,14 +69,14 @@ def _samples(
     """Return the samples; none for a precision that needs none.
 
     Raises:
-        UsageError: there are no samples for int8.
+        UsageError: there are no samples for int8 or auto.
     """
     if args.recorded is not None:
         return read_recorded(args.recorded, found, version, model, settings, copy)
     if args.samples is not None:
         return read_samples(args.samples, model, settings)
-    if args.precision == "int8":
-        raise UsageError("--precision int8: expected --samples or --recorded")
+    if args.precision in ("int8", "auto"):
+        raise UsageError(f"--precision {args.precision}: expected --samples or --recorded")
     return Samples(model, ())
 
 
@@ -112,15 +114,19 @@ def report(
     count = counted(len(result.layers), "layer")
     skipped = f", {result.skipped} left out: values are not finite" if result.skipped else ""
     lines = [f"{display_name(name)} · {count} · {counted(result.samples, 'sample')}{skipped}", ""]
-    lines += aligned([("precision", *_NUMBERS, *_LABELS), *map(_cells, result.layers)], frozenset(_NUMBERS))
+    times = measured_times([each.describe() for each in result.layers])
+    numbers = (*times, *_NUMBERS)
+    rows = [("precision", *numbers, *_LABELS), *(_cells(each, times.values()) for each in result.layers)]
+    lines += aligned(rows, frozenset(numbers))
     lines += [""]
     if folder is None:
-        aim = "faster on this machine" if precision == "int8" else "faster or a megabyte smaller"
+        aim = "faster or a megabyte smaller" if precision.endswith("-weights") else "faster on this machine"
         lines += [f"Nothing was written: with {precision} no layer is {aim} within the budget."]
     else:
         before, after = (time_text(1e3 * each) for each in (result.float_ms, result.int8_ms))
+        kinds = " and ".join(sorted({each.precision for each in result.layers} - {"float32"}))
         lines += [
-            f"{result.quantised_layers} of {count} in {precision}: {before} -> {after} a run, "
+            f"{result.quantised_layers} of {count} in {kinds}: {before} -> {after} a run, "
             f"weights {_bytes_text(result.saved_bytes)} smaller{_kept_text(result.kept)}",
             *([] if accuracy is None else [_accuracy_text(accuracy)]),
             f"written to {folder}",
@@ -145,11 +151,11 @@ def _accuracy_text(found: engine.AccuracyChange) -> str:
     )
 
 
-def _cells(layer: engine.LayerReport) -> tuple[str, ...]:
+def _cells(layer: engine.LayerReport, times: Iterable[str]) -> tuple[str, ...]:
+    measured = (getattr(layer, each) for each in times)
     return (
         layer.precision,
-        time_text(layer.float_us),
-        time_text(layer.int8_us),
+        *("" if each is None else time_text(each) for each in measured),
         f"{layer.sqnr_db:.1f} dB",
         f"{100 * layer.share:.1f} %",
         _restore_text(layer),

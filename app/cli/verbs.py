@@ -235,10 +235,11 @@ def _quantize(parser: ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help=_MODEL)
     parser.add_argument(
         "--precision",
-        choices=("int8", "int8-weights", "int4-weights"),
+        choices=("int8", "bf16", "auto", "int8-weights", "int4-weights"),
         default="int8",
-        help="int8 computes with bytes and needs samples; int8-weights and int4-weights store the weights of linear "
-        "layers with 8 or 4 bits. Default: int8.",
+        help="int8 computes with bytes and needs samples; bf16 multiplies bfloat16, and auto chooses float32, bf16 or "
+        "int8 for each layer; int8-weights and int4-weights store the weights of linear layers with 8 or 4 bits. "
+        "Default: int8.",
     )
     sources = parser.add_mutually_exclusive_group()
     sources.add_argument(
@@ -516,9 +517,10 @@ file. The model becomes the next version of its name in the store; a config.toml
         settings=("store", "plugins"),
     ),
     "quantize": Verb(
-        summary="compute layers in int8, or store weights with 8 or 4 bits",
+        summary="compute layers in int8 or bf16, or with small weights",
         examples="""  pnnx-serve quantize digits --samples pictures/
   pnnx-serve quantize gpt --precision int4-weights
+  pnnx-serve quantize whisper --precision auto --recorded 100
   pnnx-serve quantize digits --recorded 100
   pnnx-serve quantize resnet18 --samples calibration.npz --keep 99.5%
   pnnx-serve quantize resnet18.pnnx.param --samples calibration.npz --output quantised

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -28,9 +29,10 @@ class QuantisedLayer(_Part):
 
     name: Text
     type: Text
-    precision: Literal["int8", "int8-weights", "int4-weights", "float32"]
+    precision: Literal["int8", "bf16", "int8-weights", "int4-weights", "float32"]
     float_us: Number
-    int8_us: Number
+    bf16_us: Number | None = None
+    int8_us: Number | None
     sqnr_db: Number | None
     share: Number
     restore_us: Number = 0.0
@@ -61,6 +63,12 @@ class QuantisationReport(_Part):
     samples: int
     layers: Annotated[list[QuantisedLayer], Field(max_length=_MAX_LAYERS)]
     accuracy: Accuracy | None = None
+
+
+def measured_times(layers: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the columns of times that a report of layers has: the title and the key of each."""
+    columns = {"float32": "float_us", "bf16": "bf16_us", "quantised": "int8_us"}
+    return {title: key for title, key in columns.items() if any(row[key] is not None for row in layers)}
 
 
 def read_report(files: VersionFiles, name: str) -> dict[str, Any] | None:

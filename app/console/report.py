@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
 from app.console.profiling import inputs_to_measure, profile
+from app.console.quantisation import measured_times
 from app.errors import InvalidRequestError
 from app.models.folder.repository import ModelFiles
 from app.models.model import Model
@@ -276,19 +277,19 @@ def _cells(row: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _quantisation(found: Mapping[str, Any]) -> str:
-    head = element("tr", *(element("th", text(title), class_="n" if at > 1 else "") for at, title in enumerate(
-        ("Layer", "Precision", "float32", "quantised", "SQNR", "Error", "Restore")
-    )))  # fmt: skip
-    rows = (element("tr", *_layer_cells(row)) for row in found["layers"])
+    times = measured_times(found["layers"])
+    titles = ("Layer", "Precision", *times, "SQNR", "Error", "Restore")
+    head = element("tr", *(element("th", text(each), class_="n" if at > 1 else "") for at, each in enumerate(titles)))
+    rows = (element("tr", *_layer_cells(row, times.values())) for row in found["layers"])
     return element("p", text(quantisation_text(found))) + element("table", head, *rows)
 
 
-def _layer_cells(row: Mapping[str, Any]) -> Iterator[str]:
+def _layer_cells(row: Mapping[str, Any], times: Iterable[str]) -> Iterator[str]:
     yield element("td", text(row["name"]), title=row["type"])
     reason = f" ({row['reason']})" if row["reason"] else ""
     yield element("td", text(row["precision"] + reason))
-    for key in ("float_us", "int8_us"):
-        yield element("td", text(time_text(row[key])), class_="n")
+    for key in times:
+        yield element("td", text("" if row[key] is None else time_text(row[key])), " ", class_="n")
     noise = row["sqnr_db"]
     yield element("td", text("" if noise is None else f"{noise:.1f} dB"), " ", class_="n")
     yield element("td", text(percent_text(row["share"])), class_="n")

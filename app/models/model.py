@@ -96,7 +96,7 @@ class Model:
         self.labels = labels = labels if labels is not None else graph.labels or None
         self._most_bytes = budget_bytes(settings.max_bytes_in_flight, settings.workers)
         self.session = open_session(graph, settings, min(config.threads or threads, threads), config.precision)
-        self._is_quantised = any(op.type in _QUANTISING or op.params.get("rounds") for op in graph.operators)
+        self.stored_precision = _stored_precision(graph)
         self.batcher = Batcher(self.session, config.batching)
         self.inline_policy = InlinePolicy()
         task = find_task(config.task)
@@ -223,8 +223,8 @@ class Model:
 
     @property
     def precision(self) -> str:
-        """Return ``int8`` for a quantised graph, else the precision of products."""
-        return "int8" if self._is_quantised else self.session.options.precision
+        """Return the precision that the files give layers, else that of the session's products."""
+        return self.stored_precision or self.session.options.precision
 
     @property
     def finding(self) -> Any:
@@ -452,6 +452,14 @@ class Model:
     def partly_known(self, specs: Sequence[engine.TensorSpec]) -> list[engine.TensorSpec]:
         """Return the specs of the inputs with sizes from the config filled in."""
         return partly_known(self.signature.inputs, specs, self.preprocessor)
+
+
+def _stored_precision(graph: engine.RuntimeGraph) -> str | None:
+    """Return the precision of layers by the files: ``int8``, ``bf16``, ``auto`` for both, or None."""
+    has_int8 = any(op.type in _QUANTISING or op.params.get("rounds") for op in graph.operators)
+    if any(op.allows_bfloat16 for op in graph.operators):
+        return "auto" if has_int8 else "bf16"
+    return "int8" if has_int8 else None
 
 
 class Call(Generic[T]):

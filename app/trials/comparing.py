@@ -169,9 +169,9 @@ class Entry:
 
     @property
     def precision(self) -> str:
-        """Return ``int8`` for a quantised graph, else the precision of products."""
-        if self.model.precision == "int8":
-            return "int8"
+        """Return the precision that the files give layers, else that of the products."""
+        if self.model.stored_precision:
+            return self.model.stored_precision
         return "float32" if self.build.backend == "reference" else self.build.precision
 
 

@@ -185,7 +185,8 @@ def _make(
     answer = list(run())
     share = error_share(answer, expected)
     problem = None
-    allowed = ALLOWED_SHARE if candidate.build.precision == "float32" else _ALLOWED_SHARE_OF_BF16
+    rounds = candidate.build.precision != "float32" or any(op.allows_bfloat16 for op in graph.operators)
+    allowed = _ALLOWED_SHARE_OF_BF16 if rounds else ALLOWED_SHARE
     if not share <= allowed:
         problem = f"reference: found an error of {share:.1e} of the scale, expected at most {allowed:.0e}"
     row = {"made_s": made_s, "share": _finite(share), "largest": _largest(answer, expected), "problem": problem}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from engine import pnnx
 from engine.graph.operand import RuntimeOperand
-from engine.layers import BoundLayer, Layer
+from engine.layers import PRECISION, BoundLayer, Layer
 
 
 @dataclass(slots=True, eq=False)
@@ -46,6 +46,11 @@ class RuntimeOperator:
     def params(self) -> Mapping[str, pnnx.Parameter]:
         """Static arguments."""
         return self.source.params
+
+    @property
+    def allows_bfloat16(self) -> bool:
+        """Return whether kernels may round the factors of its products to bfloat16 in every session."""
+        return self.params.get(PRECISION) == "bf16"
 
     @property
     def attributes(self) -> Mapping[str, pnnx.Attribute]:

@@ -10,7 +10,7 @@ import importlib
 import pkgutil
 
 from engine.layers.aliases import add_aliases
-from engine.layers.definition.binding import bind
+from engine.layers.definition.binding import PRECISION, bind
 from engine.layers.definition.bound import BoundLayer
 from engine.layers.definition.layer import NO_ANNOTATIONS, Annotations, Layer
 from engine.layers.definition.registry import Registry, register, registry
@@ -23,6 +23,7 @@ add_aliases(registry)
 
 __all__ = [
     "NO_ANNOTATIONS",
+    "PRECISION",
     "Annotations",
     "BoundLayer",
     "Layer",

@@ -12,7 +12,7 @@ import numpy as np
 from engine.cancellation import cancellable_quick
 from engine.defects import report_defect
 from engine.graph import RuntimeGraph, RuntimeOperand, RuntimeOperator
-from engine.layers import registry
+from engine.layers import PRECISION, registry
 from engine.layers.definition.bound import BoundLayer, Source
 from engine.layers.definition.composite import Composite, UnknownSizeError, inferred
 from engine.layers.definition.layer import Annotations, Layer
@@ -20,7 +20,7 @@ from engine.layers.definition.overload import unfolded
 from engine.layers.operands.precision import working_dtype
 from engine.passes.support.facts import Facts, packed
 from engine.passes.support.rewriting import Rewriter, renamed, stored
-from engine.pnnx import Attribute, Graph, Operator
+from engine.pnnx import Attribute, Graph, Operator, Parameter
 from engine.tensor import UNKNOWN, DType, Shape, TensorSpec, is_known, known_value
 
 PART: Final = "::"
@@ -101,8 +101,14 @@ class _Writer:
         made = [renamed(each, names) for each in self._made]
         first = self._op.outputs[0].name
         if any(first in each.outputs for each in made):
+            made = [replace(each, params={**each.params, **self._precision}) for each in made]
             named = [replace(each, name=self._op.name) if first in each.outputs else each for each in made]
             self._rewriter.replace(self._op, *named)
+
+    @property
+    def _precision(self) -> Mapping[str, Parameter]:
+        """Return the parameter that the operators it stands for take over."""
+        return {PRECISION: self._op.params[PRECISION]} if self._op.allows_bfloat16 else {}
 
     def _operand(self, source: Source) -> object:
         return source.constant if source.index is None else self._described(self._op.inputs[source.index])

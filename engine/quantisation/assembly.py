@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace as with_fields
-from typing import Final
+from typing import Final, NamedTuple
 
 from engine.graph import RuntimeGraph, RuntimeOperand
 from engine.layers.pooling.max_pool import MaxPool
@@ -21,29 +21,30 @@ ROUNDED: Final = "/quantised"
 """Follows the name of an operand in the names of the operators that round it."""
 
 
-def assemble(
-    graph: RuntimeGraph, layers: Sequence[QuantisableLayer], scheme: Scheme, corrections: Mapping[str, Array]
-) -> RuntimeGraph:
-    """Return a network with some of its layers quantised; their operators are named after them.
+class Choice(NamedTuple):
+    """A layer and the scheme it is computed by; the correction is added to its bias."""
 
-    Args:
-        layers: those to quantise.
-        corrections: added to the bias of each, by the layer's name.
-    """
-    by_name = {layer.name: layer for layer in layers}
+    layer: QuantisableLayer
+    scheme: Scheme
+    correction: Array
+
+
+def assemble(graph: RuntimeGraph, choices: Iterable[Choice]) -> RuntimeGraph:
+    """Return a network with some of its layers in fewer bits; their operators are named after them."""
+    by_name = {each.layer.name: each for each in choices}
+    replaced = {op.name for each in by_name.values() for op in each.layer.operators}
     operators: list[Operator] = []
-    done: dict[tuple[str, bool], str] = {}
+    done: dict[tuple[str, str, bool], str] = {}
     for op in graph.source.operators:
-        layer = by_name.get(op.name)
-        if layer is None:
-            operators.append(op)
+        if op.name not in by_name:
+            operators.extend(() if op.name in replaced else [op])
             continue
-        place = layer.input, layer.rounds_input
+        layer, scheme, correction = by_name[op.name]
+        place = scheme.precision, layer.input, layer.rounds_input
         if place not in done:
             done[place], reading = scheme.read(layer, layer.input + ROUNDED, layer.input)
             operators.extend(reading)
-        given = layer.name, done[place], layer.output, corrections[layer.name]
-        operators.extend(scheme.compute(layer, *given))
+        operators.extend(scheme.compute(layer, layer.name, done[place], layer.output, correction))
     quantised = RuntimeGraph.from_source(with_fields(graph.source, operators=operators), graph.name)
     quantised.build()
     return quantised.rebuilt(PASSES["dead_operators"](quantised))  # weights in float32

@@ -1,4 +1,4 @@
-"""One pass over the samples: statistics of the operands that may be quantised, and a few recorded runs."""
+"""One pass over the samples: statistics of the operands that may be quantised, and outputs to compare with."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from engine.quantisation.equalisation import RANGED, equalising_factors
 from engine.quantisation.histogram import Affine, Histogram
 from engine.quantisation.layers import QuantisableLayer
 from engine.session import Session
-from engine.tensor import Array, TensorSpec
+from engine.tensor import Array, Shape, TensorSpec
 
 EVALUATED = 64
 """Most samples whose outputs are recorded, to compare those of a quantised network with them."""
 
-# Runs of which the operands of every layer are recorded, to measure the layers alone.
+# Samples that the layers are measured with.
 _RECORDED = 2
 
 
@@ -36,8 +36,7 @@ class Calibration:
         factors: what the channels of an operand are divided by before they are rounded, where that is worth it.
         affines: scale and zero point of every operand that a layer reads, after the division.
         results: scale and zero point of the result of every convolution that no layer reads directly.
-        operands: recorded values of the layers' operands, a mapping a run; all runs have the same shapes.
-        recorded: indices of the samples of these runs; their outputs are recorded, too.
+        recorded: indices of a few samples of equal shapes, to measure the layers with; their outputs are recorded.
         outputs: outputs of the network for the first samples, by the index of the sample.
         skipped: number of samples that were left out because they make values that are not finite.
     """
@@ -45,7 +44,6 @@ class Calibration:
     factors: Mapping[str, Array]
     affines: Mapping[str, Affine]
     results: Mapping[str, Affine]
-    operands: tuple[Mapping[str, Array], ...]
     recorded: tuple[int, ...]
     outputs: Mapping[int, tuple[Array, ...]]
     skipped: int
@@ -80,8 +78,8 @@ def calibrate(
     made = [name for name in dict.fromkeys((*(layer.output for layer in layers), *results)) if name not in read]
     names = (*(port.name for port in graph.outputs), *read, *made)
     histograms = {name: Histogram() for name in read}
-    operands: list[dict[str, Array]] = []
     recorded: list[int] = []
+    shapes: list[Shape] = []
     outputs: dict[int, tuple[Array, ...]] = {}
     skipped: dict[int, str] = {}
     tapped = graph.rebuilt(_with_outputs(graph.source, (*read, *made)))
@@ -109,8 +107,9 @@ def calibrate(
             if len(outputs) <= RANGED:
                 for name, histogram in of_results.items():
                     histogram.add(found[name])
-            if index in outputs and len(operands) < _RECORDED and _same_shapes([*operands, found][0], found):
-                operands.append(found)
+            own = [each.shape for each in (*samples[index], *found.values())]
+            shapes = shapes or own
+            if index in outputs and len(recorded) < _RECORDED and own == shapes:
                 recorded.append(index)
     if not outputs:
         where = f"operand '{next(iter(skipped.values()))}'"
@@ -119,7 +118,6 @@ def calibrate(
         factors=factors,
         affines={name: histogram.affine() for name, histogram in histograms.items()},
         results={name: histogram.affine() for name, histogram in of_results.items()},
-        operands=tuple(operands),
         recorded=tuple(recorded),
         outputs=outputs,
         skipped=len(skipped),
@@ -194,7 +192,3 @@ def _with_outputs(source: Graph, operands: Sequence[str]) -> Graph:
     """Return the graph with operands as further outputs."""
     new = [Operator("pnnx.Output", f"calibration/{name}", (name,), ()) for name in operands]
     return with_fields(source, operators=[*source.operators, *new])
-
-
-def _same_shapes(first: Mapping[str, Array], other: Mapping[str, Array]) -> bool:
-    return all(first[name].shape == other[name].shape for name in first)

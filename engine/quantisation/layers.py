@@ -1,4 +1,4 @@
-"""Layers that can be computed with int8: convolutions, linear layers and recurrent networks with stored weights."""
+"""Layers that can be computed in fewer bits: with int8 those with stored weights, with bfloat16 attention as well."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from engine.graph import RuntimeGraph, RuntimeOperand, RuntimeOperator
+from engine.graph import RuntimeGraph, RuntimeOperator
+from engine.layers.attention.attention import ScaledDotProductAttention
+from engine.layers.attention.multihead import MultiheadAttention
 from engine.layers.convolution.conv import Conv
 from engine.layers.convolution.conv_transpose import ConvTranspose
 from engine.layers.elementwise.piecewise import Hardtanh, ReLU
 from engine.layers.linear.linear import Linear
 from engine.layers.linear.matmul import Matmul
+from engine.layers.normalisation.softmax import Softmax
 from engine.layers.recurrent.recurrent import Recurrent
 from engine.passes.support.byte_products import has_byte_kernel, is_in_blocks
-from engine.passes.support.facts import Facts, only_consumer
+from engine.passes.support.facts import Facts, only_consumer, stored_tensor
 from engine.passes.support.rewriting import stored, tensor
 from engine.pnnx import Operator, Parameter
 from engine.quantisation.histogram import Affine
@@ -31,31 +34,54 @@ _FLOAT32: Final = np.dtype(np.float32)
 # Beginnings of the names of a recurrent network's weights that become int8.
 _MULTIPLIED: Final = ("weight_ih", "weight_hh")
 _LABELS: Final = ("input", "weight", "bias")
+# Operators between the softmax and a product of attention.
+_MOST_STEPS: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class QuantisableLayer(ABC):
-    """Layer with stored weights.
+class QuantisableLayer:
+    """Layer that multiplies, and may do so in fewer bits.
 
     Args:
-        name: of its operator.
-        input, output: operands that it reads and makes.
-        result: the output of a convolution, or that of the rectifier that alone reads it; empty for other layers.
+        operators: of the graph that compute it, in execution order; it is named after the last.
 
     Attributes:
         rounds_input: whether with int8 it rounds its float32 input itself.
     """
 
     rounds_input: ClassVar[bool] = False
-    name: str
-    input: str
-    output: str
-    result: str = ""
+    operators: tuple[RuntimeOperator, ...]
+
+    @property
+    def name(self) -> str:
+        """Name of the operator that makes its output."""
+        return self.operators[-1].name
+
+    @property
+    def input(self) -> str:
+        """Operand that is multiplied first."""
+        return self.operators[0].inputs[0].name
+
+    @property
+    def output(self) -> str:
+        """Operand that it makes."""
+        return self.operators[-1].outputs[0].name
+
+    @property
+    def result(self) -> str:
+        """The output of a convolution, or that of the rectifier that alone reads it; empty for other layers."""
+        return ""
 
     @property
     def channel_axis(self) -> int:
         """Axis of the channels of inputs and outputs, counted from the last."""
         return -1
+
+
+class Int8Layer(QuantisableLayer, ABC):
+    """Layer with stored weights, which may become int8."""
+
+    __slots__ = ()
 
     @property
     @abstractmethod
@@ -77,7 +103,7 @@ class QuantisableLayer(ABC):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class QuantisableProduct(QuantisableLayer):
+class QuantisableProduct(Int8Layer):
     """Convolution or linear layer.
 
     Args:
@@ -103,6 +129,16 @@ class QuantisableProduct(QuantisableLayer):
     @property
     def channel_axis(self) -> int:
         return -1 - self.spatial_rank
+
+    @property
+    def result(self) -> str:
+        if self.convolution is None:
+            return ""
+        output = self.operators[0].outputs[0]
+        reader = only_consumer(output)
+        if reader is not None and isinstance(reader.definition, ReLU | Hardtanh):
+            return reader.outputs[0].name
+        return output.name
 
     @property
     def saved_bytes(self) -> int:
@@ -140,16 +176,14 @@ class QuantisableProduct(QuantisableLayer):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class QuantisableNetwork(QuantisableLayer):
+class QuantisableNetwork(Int8Layer):
     """LSTM, GRU or plain recurrent network that begins with zeros. With int8 it rounds each row that it multiplies.
 
     Args:
-        operator: of the graph.
         weights: by name.
     """
 
     rounds_input: ClassVar[bool] = True
-    operator: RuntimeOperator
     weights: Mapping[str, Array]
 
     @property
@@ -160,7 +194,7 @@ class QuantisableNetwork(QuantisableLayer):
     def in_int8(
         self, prefix: str, input: str, output: str, scale: np.float32, correction: Array | None = None
     ) -> Iterator[Operator]:
-        weights, op, is_own = dict(self.weights), self.operator, prefix == self.name
+        weights, op, is_own = dict(self.weights), self.operators[0], prefix == self.name
         for name, each in self.weights.items():
             if name.startswith(_MULTIPLIED):
                 weights[name], weights[name.replace("weight", "scale")] = per_channel(each)
@@ -170,10 +204,21 @@ class QuantisableNetwork(QuantisableLayer):
         yield Operator(kind, prefix, (input,), (output, *others), params, attributes)
 
 
-def find_layers(graph: RuntimeGraph) -> list[QuantisableLayer]:
+def find_layers(graph: RuntimeGraph) -> list[Int8Layer]:
     """Return the layers of a built graph that have an int8 kernel, in execution order."""
     facts = Facts(graph)
     return [layer for op in graph.operators if (layer := _quantisable(op, facts)) is not None]
+
+
+def find_products(graph: RuntimeGraph) -> list[QuantisableLayer]:
+    """Return the layers of a built graph that may multiply bfloat16, also those without an int8 kernel.
+
+    These are attention, as an operator or as softmax between two products, and convolutions and recurrent networks.
+    """
+    layers = {layer.name: layer for layer in find_layers(graph)}
+    groups = [(op,) if isinstance(op.definition, Conv | Recurrent) else _attention(op) for op in graph.operators]
+    others = [QuantisableLayer(operators=each) for each in groups if each and each[-1].name not in layers]
+    return [*layers.values(), *others]
 
 
 def per_channel(weight: Array) -> tuple[Array, Array]:
@@ -218,7 +263,45 @@ def _convolution(conv: Conv | ConvTranspose, name: str, inputs: tuple[str, ...],
     return Operator(f"F.{kind}{conv.spatial_rank}d", name, inputs, (output,), params, labels=_LABELS[: len(inputs)])
 
 
-def _quantisable(op: RuntimeOperator, facts: Facts) -> QuantisableLayer | None:
+def _attention(op: RuntimeOperator) -> tuple[RuntimeOperator, ...]:
+    """Return the operators of the attention whose only operator, or whose softmax, this is; none for others."""
+    if isinstance(op.definition, ScaledDotProductAttention | MultiheadAttention):
+        return (op,)
+    before = _scores(op) if isinstance(op.definition, Softmax) else []
+    after = _weighted(op) if before else []
+    return (*before, op, *after) if after else ()
+
+
+def _scores(op: RuntimeOperator, steps: int = _MOST_STEPS) -> list[RuntimeOperator]:
+    """Return the operators from a product of two computed tensors to the one before this; none without a product."""
+    for operand in op.inputs:
+        maker = operand.producer
+        if maker is None or only_consumer(operand) is not op:
+            continue
+        before = [] if _is_product(maker) or not steps else _scores(maker, steps - 1)
+        if before or _is_product(maker):
+            return [*before, maker]
+    return []
+
+
+def _weighted(op: RuntimeOperator) -> list[RuntimeOperator]:
+    """Return the operators after this one up to the only product that they end in; none for others."""
+    found: dict[str, RuntimeOperator] = {}
+    waiting = [op]
+    while waiting and len(found) <= _MOST_STEPS:
+        users = [each for each in waiting.pop().successors if each.name not in found]
+        found |= {each.name: each for each in users}
+        waiting += [each for each in users if not _is_product(each)]
+    after = sorted(found.values(), key=lambda each: each.index)
+    is_inside = not waiting and all(each.layer is not None for each in after)
+    return after if is_inside and [*filter(_is_product, after)] == after[-1:] else []
+
+
+def _is_product(op: RuntimeOperator) -> bool:
+    return isinstance(op.definition, Matmul) and all(stored_tensor(each) is None for each in op.inputs)
+
+
+def _quantisable(op: RuntimeOperator, facts: Facts) -> Int8Layer | None:
     layer = op.definition
     if isinstance(layer, Recurrent):
         return _network(op, layer, facts)
@@ -242,19 +325,11 @@ def _quantisable(op: RuntimeOperator, facts: Facts) -> QuantisableLayer | None:
     if isinstance(layer, Matmul | ConvTranspose):
         weight = weight.swapaxes(0, 1)
     return QuantisableProduct(
-        name=op.name,
-        input=op.inputs[0].name,
-        output=op.outputs[0].name,
+        operators=(op,),
         weight=np.array(weight, np.float32, order="C"),
         bias=None if bias is None else np.array(bias, np.float32),
         convolution=layer if isinstance(layer, Conv | ConvTranspose) else None,
-        result=_rectified(op.outputs[0]).name if isinstance(layer, Conv | ConvTranspose) else "",
     )
-
-
-def _rectified(output: RuntimeOperand) -> RuntimeOperand:
-    reader = only_consumer(output)
-    return reader.outputs[0] if reader is not None and isinstance(reader.definition, ReLU | Hardtanh) else output
 
 
 def _network(op: RuntimeOperator, layer: Recurrent, facts: Facts) -> QuantisableNetwork | None:
@@ -271,8 +346,7 @@ def _network(op: RuntimeOperator, layer: Recurrent, facts: Facts) -> Quantisable
         return None
     if given is None or given.dtype != _FLOAT32 or given.shape is None:
         return None
-    names = op.inputs[0].name, op.outputs[0].name
-    return QuantisableNetwork(name=op.name, input=names[0], output=names[1], operator=op, weights=weights)
+    return QuantisableNetwork(operators=(op,), weights=weights)
 
 
 def _is_float32(value: object) -> bool:

@@ -2,100 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from dataclasses import replace as with_fields
+from typing import NamedTuple
 
 import numpy as np
 
 from engine.graph import RuntimeGraph
-from engine.pnnx import Graph, Operator
-from engine.quantisation.assembly import assemble
-from engine.quantisation.calibration import Calibration, prepared
+from engine.pnnx import Operator
+from engine.quantisation.assembly import Choice, assemble
+from engine.quantisation.calibration import prepared
 from engine.quantisation.layers import QuantisableLayer
 from engine.quantisation.schemes import Scheme
 from engine.quantisation.timing import layer_times, measure_kernels
-from engine.tensor import Array, TensorSpec
-
-# A layer whose time falls by less stays in float32.
-_LEAST_GAIN: Final = 0.05
+from engine.tensor import Array
 
 
 class LayerCost(NamedTuple):
-    """Cost of one layer.
+    """Cost of one layer in fewer bits.
 
     Args:
-        float_us, int8_us: time of its kernels in the float32 network, and with all layers in fewer bits.
+        float_us, time_us: time of its kernels in the float32 network, and with all layers in fewer bits.
         noise: energy of its error in fewer bits relative to the energy of its output, after the correction.
         correction: mean error of each output channel, to be added to the bias.
         errors: error of its output in each recorded run, after the correction.
-        loss: share of the outputs' energy that the network loses if only this layer is quantised.
+        loss: share of the outputs' energy that the network loses if only this layer is in fewer bits.
     """
 
     float_us: float
-    int8_us: float
+    time_us: float
     noise: float
     correction: Array
     errors: tuple[Array, ...] = ()
     loss: float = 0.0
 
-    @property
-    def gain_us(self) -> float:
-        """Time that int8 saves."""
-        return self.float_us - self.int8_us
-
-    @property
-    def is_faster(self) -> bool:
-        """Return whether int8 saves enough time."""
-        return self.gain_us >= _LEAST_GAIN * self.float_us
-
 
 def measure_layers(
     graph: RuntimeGraph,
     layers: Sequence[QuantisableLayer],
-    calibration: Calibration,
     scheme: Scheme,
-    sample: Sequence[Array],
+    runs: Sequence[Sequence[Array]],
     threads: int | None,
 ) -> list[LayerCost]:
-    """Measure the error of every layer alone, and its time in the network, with all layers quantised and with none.
+    """Measure the error of every layer alone, and its time in the network, with all layers in fewer bits and with none.
 
     Args:
         graph: the float32 network.
-        sample: inputs that it is timed with.
+        runs: inputs of some runs; it is timed with the first.
     """
-    inputs = [[each[layer.input] for layer in layers] for each in calibration.operands]
-    with prepared(_side_by_side(layers, calibration.operands[0], scheme), threads) as session:
-        results = [session.run(each) for each in inputs]
     found = []
+    with prepared(_with_trials(graph, layers, scheme), threads, runs[0]) as session:
+        results = [session.run(list(each))[len(graph.outputs) :] for each in runs]
     for index, layer in enumerate(layers):
-        expected = [each[layer.output] for each in calibration.operands]
-        errors = [each[index] - right for each, right in zip(results, expected, strict=True)]
+        expected = [each[2 * index] for each in results]
+        errors = [each[2 * index + 1] - right for each, right in zip(results, expected, strict=True)]
         noise, correction = _error(layer, errors, expected, corrects=scheme.corrects and not layer.rounds_input)
         found.append((noise, correction, _corrected(layer, errors, correction)))
-    corrections = {layer.name: each[1] for layer, each in zip(layers, found, strict=True)}
-    kernels = measure_kernels((graph, assemble(graph, layers, scheme, corrections)), sample, threads)
+    choices = [Choice(layer, scheme, each[1]) for layer, each in zip(layers, found, strict=True)]
+    kernels = measure_kernels((graph, assemble(graph, choices)), runs[0], threads)
     times = [layer_times(each, layers) for each in kernels]
     return [
-        LayerCost(float_us, int8_us, noise, correction, errors, noise)
-        for float_us, int8_us, (noise, correction, errors) in zip(*times, found, strict=True)
+        LayerCost(float_us, time_us, noise, correction, errors, noise)
+        for float_us, time_us, (noise, correction, errors) in zip(*times, found, strict=True)
     ]
 
 
-def _side_by_side(layers: Sequence[QuantisableLayer], operands: Mapping[str, Array], scheme: Scheme) -> RuntimeGraph:
-    """Return a graph of all layers in fewer bits, each with an input and an output of its own."""
-    built: list[Operator] = []
-    annotations: dict[str, TensorSpec] = {}
+def _with_trials(graph: RuntimeGraph, layers: Sequence[QuantisableLayer], scheme: Scheme) -> RuntimeGraph:
+    """Return the network with every layer in fewer bits beside it; its output and that of the trial are outputs."""
+    built = list(graph.source.operators)
+    annotations = dict(graph.source.annotations)
     for index, layer in enumerate(layers):
-        x, y = (operands[name] for name in (layer.input, layer.output))
-        built.append(Operator("pnnx.Input", f"{index}/in", (), (f"{index}/x",)))
-        read, operators = scheme.read(layer, f"{index}/rounded", f"{index}/x")
-        built.extend(operators)
-        built.extend(scheme.compute(layer, f"{index}", read, f"{index}/y"))
-        built.append(Operator("pnnx.Output", f"{index}/out", (f"{index}/y",), ()))
-        annotations |= {f"{index}/{end}": TensorSpec(each.shape, each.dtype) for end, each in (("x", x), ("y", y))}
-    graph = RuntimeGraph.from_source(Graph(built, annotations), "layers")
-    graph.build()
-    return graph
+        prefix = f"trial/{index}"
+        output = f"{prefix}/{layer.output}"
+        read, operators = scheme.read(layer, f"{prefix}/rounded", layer.input)
+        built += [*operators, *scheme.compute(layer, prefix, read, output)]
+        built += [Operator("pnnx.Output", f"out/{name}", (name,), ()) for name in (layer.output, output)]
+        made = [each.name for op in layer.operators for each in op.outputs if each.name in annotations]
+        annotations |= {f"{prefix}/{name}": annotations[name] for name in made}
+    return graph.rebuilt(with_fields(graph.source, operators=built, annotations=annotations))
 
 
 def _error(

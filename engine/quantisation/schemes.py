@@ -1,18 +1,21 @@
-"""Ways to compute a layer with fewer bits: int8 values, or weights in blocks."""
+"""Ways to compute a layer with fewer bits: factors of bfloat16, int8 values, or weights in blocks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import replace as with_fields
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
+from engine.layers import PRECISION
 from engine.layers.linear.block_linear import packed_codes
-from engine.passes.support.rewriting import tensor
+from engine.layers.linear.matmul import Matmul
+from engine.passes.support.rewriting import renamed, tensor
 from engine.pnnx import Operator
 from engine.quantisation.histogram import Affine
-from engine.quantisation.layers import QuantisableLayer, QuantisableProduct, quantise_operators
+from engine.quantisation.layers import Int8Layer, QuantisableLayer, QuantisableProduct, quantise_operators
 from engine.tensor import Array
 
 # Bytes that a layer must save if it is not faster.
@@ -61,6 +64,40 @@ class Scheme(Protocol):
         """Return whether a layer is quantised if the error allows it."""
 
 
+class BFloat16:
+    """Factors of products rounded to bfloat16 as they are read; what is stored stays float32.
+
+    The operators get a parameter that allows it. Processors without such products ignore it.
+    """
+
+    precision = "bf16"
+    corrects = False
+
+    def read(self, layer: QuantisableLayer, prefix: str, input: str) -> tuple[str, Sequence[Operator]]:
+        return input, ()
+
+    def compute(
+        self, layer: QuantisableLayer, prefix: str, input: str, output: str, correction: Array | None = None
+    ) -> Iterator[Operator]:
+        is_own = prefix == layer.name
+        made = [each.name for op in layer.operators for each in op.outputs]
+        names = {**({} if is_own else {name: f"{prefix}/{name}" for name in made}), layer.output: output}
+        for op in layer.operators:
+            is_last = op.name == layer.name
+            is_product = is_last or isinstance(op.definition, Matmul)
+            yield with_fields(
+                renamed(op.source, names),
+                name=prefix if is_last else op.name if is_own else f"{prefix}/{op.name}",
+                params={**op.params, **({PRECISION: self.precision} if is_product else {})},
+            )
+
+    def saved_bytes(self, layer: QuantisableLayer) -> int:
+        return 0
+
+    def is_worth(self, layer: QuantisableLayer, *, is_faster: bool) -> bool:
+        return is_faster
+
+
 @dataclass(frozen=True, slots=True)
 class Int8:
     """Bytes for activations and weights.
@@ -93,9 +130,11 @@ class Int8:
     ) -> Iterator[Operator]:
         if isinstance(layer, QuantisableProduct) and layer.input in self.factors:
             layer = layer.multiplied(self.factors[layer.input])
+        assert isinstance(layer, Int8Layer)
         return layer.in_int8(prefix, input, output, self.affines[layer.input].scale, correction)
 
     def saved_bytes(self, layer: QuantisableLayer) -> int:
+        assert isinstance(layer, Int8Layer)
         return layer.saved_bytes
 
     def is_worth(self, layer: QuantisableLayer, *, is_faster: bool) -> bool:

@@ -95,6 +95,7 @@ ALLOWED: dict[str, set[str]] = {
         "engine.passes",
         "engine.pnnx",
         "engine.session",
+        "engine.toolchain",
     },
     "engine.comparison": VOCABULARY | {"engine.graph", "engine.session"},
     "engine.loading": VOCABULARY

@@ -68,6 +68,9 @@ def _check_shape(name: str, found: Shape, sizes: Sequence[str], params: Mapping[
         )
 
 
+PRECISION: Final = "precision"
+"""Parameter of any operator, which its layer does not see: ``bf16`` if kernels may round the factors of its products to
+bfloat16."""
 # Dropout rates of several types, which have no effect at inference.
 _RATES: Final = ("dropout", "dropout_p")
 
@@ -88,6 +91,7 @@ def bind(
     _check_sizes(params)
     given = {name: value for name, value in signature.presets.items() if name in signature.operands}
     given |= {signature.renamed.get(key, key): value for key, value in params.items() if key not in signature.ignored}
+    _drop_precision(signature, given)
     for flag in signature.flags:  # announces an attribute; for a functional type it may be the argument itself
         if isinstance(given.get(flag), (bool, int)):
             del given[flag]
@@ -115,6 +119,14 @@ def _check_sizes(params: Mapping[str, object]) -> None:
                 check_rate(value)
         except ParameterError as error:
             raise error.at(f"parameter '{name}'") from None
+
+
+def _drop_precision(signature: Signature, given: dict[str, object]) -> None:
+    """Remove the precision of products, unless it is an argument of the layer's own."""
+    if PRECISION in {*signature.operands, *signature.fields}:
+        return
+    if (found := given.pop(PRECISION, "bf16")) != "bf16":
+        raise ParameterError("unknown precision", found=repr(found)[:80], expected="bf16")
 
 
 def _check_names(signature: Signature, given: Mapping[str, object]) -> None:

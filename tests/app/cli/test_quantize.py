@@ -25,7 +25,7 @@ DIGITS = Path(__file__).parents[3] / "model_store" / "digits"
 def int8_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
     measured = measurement.measure_layers
     monkeypatch.setattr(selection, "measure_layers", lambda *given: [
-        each._replace(float_us=10.0, int8_us=5.0) for each in measured(*given)])  # fmt: skip
+        each._replace(float_us=10.0, time_us=5.0) for each in measured(*given)])  # fmt: skip
     monkeypatch.setattr(selection, "_times", lambda *given: (2.0, 1.0))
 
 
@@ -323,3 +323,21 @@ def test_the_precisions_are_those_of_the_engine(capsys: pytest.CaptureFixture[st
     with pytest.raises(SystemExit):
         main(["quantize", "--help"])
     assert f"{{{','.join(selection.PRECISIONS)}}}" in capsys.readouterr().out
+
+
+def test_products_of_bfloat16_need_no_samples_and_the_table_tells_their_times(
+    digits: Path, int8_is_faster: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(selection, "has_bfloat16", lambda: True)
+    status, text, _ = quantized("digits", "--precision", "bf16", capsys=capsys)
+    assert status == 0 and "6 of 6 layers in bf16: 2 ms -> 1 ms a run" in text
+    titles = ["precision", "float32", "bf16", "SQNR", "error", "restore", "saved", "layer"]
+    assert text.splitlines()[2].split() == titles
+    written = engine.load(digits / "2" / "model.pnnx.param")
+    assert sum(op.params.get("precision") == "bf16" for op in written.operators) == 6
+    status, _, error = quantized("digits", "--precision", "auto", capsys=capsys)
+    assert status != 0 and "--precision auto: expected --samples or --recorded" in error
+    monkeypatch.setattr(selection, "has_bfloat16", lambda: False)
+    shutil.rmtree(digits / "2")
+    status, _, error = quantized("digits", "--precision", "bf16", capsys=capsys)
+    assert status != 0 and "this processor has no products of bfloat16" in error and not (digits / "2").exists()

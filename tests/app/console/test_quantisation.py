@@ -29,12 +29,15 @@ def quantised(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 def test_the_profile_tells_times_and_error_of_each_layer(quantised: Browser) -> None:
     quantised.go("profile/digits8")
     panel = quantised.one(
-        "[aria-label=Quantisation]", "5 of 6 layers in int8", "weights 60 kB smaller", "99.910 % of the outputs' energy"
+        "[aria-label=Quantisation]",
+        "6 of 6 layers in bf16 and int8",
+        "weights 60 kB smaller",
+        "99.910 % of the outputs' energy",
     )
     assert "98.00 % → 97.50 %" in panel.text and "−2.30 to +1.30" in panel.text
     rows = quantised.all(".quantised tbody tr")
     assert len(rows) == 6
-    assert "float32" in rows[0].text and "error" in rows[0].text
+    assert "bf16" in rows[0].text and "error" in rows[0].text and "7 µs" in rows[0].text
     assert "+6 µs, −17 %" in rows[1].text and "40 dB" in rows[1].text
     assert quantised.unfit() == []
 
@@ -43,10 +46,10 @@ def test_the_graph_has_colours_by_precision(quantised: Browser) -> None:
     quantised.go("graph/digits8")
     quantised.one(".legend", "convolution")
     quantised.click(".bar button", "Precision")
-    legend = quantised.text(".legend", "int8", "float32")
+    legend = quantised.text(".legend", "int8", "bfloat16")
     assert "convolution" not in legend
     quantised.leads_to("colours=precision")
-    quantised.one(".node.family-precision-float32")
+    quantised.one(".node.family-precision-bfloat16")
     quantised.one(".node.family-precision-int8")
     assert quantised.unfit() == []
 
@@ -58,7 +61,7 @@ def test_an_operator_tells_its_precision(quantised: Browser) -> None:
 
 def test_the_card_tells_the_precision(quantised: Browser) -> None:
     quantised.go("models")
-    quantised.one(".model .about", "int8")
+    quantised.one(".model .about", "auto")
 
 
 def test_candidates_and_entries_have_a_precision(quantised: Browser, tmp_path: Path) -> None:

@@ -12,14 +12,18 @@ from tests.app.console.quantised_model import write_quantised
 from tests.app.sample_models import elementwise, write_model
 
 
-def test_the_report_of_a_version_is_returned_and_its_precision_is_int8(tmp_path: Path) -> None:
+def test_the_report_of_a_version_is_returned_and_its_precision_is_that_of_its_layers(tmp_path: Path) -> None:
     report = write_quantised(tmp_path)
     write_model(tmp_path, "one", elementwise("add(@0,1)", "(?,2)f32"))
     with serving(tmp_path, backend="reference") as client:
         assert client.get("/models/digits8/quantisation").json() == report
-        assert client.get("/models/digits8").json()["versions"][0]["precision"] == "int8"
+        assert client.get("/models/digits8").json()["versions"][0]["precision"] == "auto"
         page = client.get("/models/digits8/report").text
-        assert "5 of 6 layers in int8" in page and "95 % confidence -2.30 to +1.30" in page
+        assert (
+            "6 of 6 layers in bf16 and int8" in page
+            and '<th class="n">bf16</th>' in page
+            and "95 % confidence -2.30 to +1.30" in page
+        )
         assert client.get("/models/one/quantisation").json() is None
         assert client.get("/models/one").json()["versions"][0]["precision"] == "float32"
         assert client.get("/models/two/quantisation").status_code == 404
@@ -58,5 +62,5 @@ def test_entries_of_a_comparison_have_a_precision(tmp_path: Path) -> None:
         entries = "one,one:1:compiled:1:bf16,one:1:reference:1:bf16,digits8"
         plan = client.post("/compare", params={"entries": entries}).text.split("\n\n")[0]
         found = json.loads(plan.partition("data: ")[2])["entries"]
-        assert [each["precision"] for each in found] == ["float32", "bf16", "float32", "int8"]
+        assert [each["precision"] for each in found] == ["float32", "bf16", "float32", "auto"]
         assert client.post("/compare", params={"entries": "one:1:compiled:1:int4"}).status_code == 400

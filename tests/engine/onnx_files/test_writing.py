@@ -15,7 +15,7 @@ from engine.onnx_writing import save_onnx, to_model
 from engine.passes.support.rewriting import stored
 from engine.pnnx import Graph, Operator
 from engine.quantisation.histogram import Affine
-from engine.quantisation.layers import QuantisableProduct, quantise_operators
+from engine.quantisation.layers import find_layers, quantise_operators
 from engine.tensor import TensorSpec
 
 
@@ -152,14 +152,11 @@ def test_sizes_are_computed_by_the_file(tmp_path: Path) -> None:
 def quantised_linear() -> engine.RuntimeGraph:
     """Return a linear layer as ``quantize`` writes it: bytes with one scale, weights with one for each output."""
     rng = np.random.default_rng(1)
-    layer = QuantisableProduct(
-        name="fc",
-        input="0",
-        output="1",
-        weight=rng.standard_normal((3, 8), np.float32),
-        bias=rng.standard_normal(3, np.float32),
-        convolution=None,
-    )
+    weights = {"weight": rng.standard_normal((3, 8), np.float32), "bias": rng.standard_normal(3, np.float32)}
+    attributes = {name: stored(each) for name, each in weights.items()}
+    sizes = {"in_features": 8, "out_features": 3, "bias": True}
+    linear = Operator("nn.Linear", "fc", ("0",), ("1",), sizes, attributes)
+    (layer,) = find_layers(built(linear, shapes=[(None, 8)]))
     affine = Affine(np.float32(0.03), np.uint8(120))
     rounded = quantise_operators("0/rounded", "0", affine)
     return built(*rounded, *layer.in_int8("fc", "0/rounded", "1", affine.scale), shapes=[(None, 8)])
@@ -182,6 +179,17 @@ def test_a_quantised_layer_becomes_pairs_with_scales_for_each_output(tmp_path: P
     x = [np.random.default_rng(0).standard_normal((4, 8), np.float32)]
     ours, read = (engine.Session(each, backend="reference") for each in (graph, reread(graph, tmp_path)))
     np.testing.assert_allclose(read.run(x)[0], ours.run(x)[0], rtol=1e-6)
+
+
+def test_the_precision_of_products_is_left_to_the_runtime_that_reads_the_file(tmp_path: Path) -> None:
+    weight = stored(np.random.default_rng(1).standard_normal((32, 64), np.float32))
+    sizes = {"in_features": 64, "out_features": 32, "bias": False}
+    graph, plain = (
+        built(Operator("nn.Linear", "fc", ("0",), ("1",), {**sizes, **more}, {"weight": weight}), shapes=[(3, 64)])
+        for more in ({"precision": "bf16"}, {})
+    )
+    assert to_model(graph).SerializeToString() == to_model(plain).SerializeToString()
+    assert not any(op.allows_bfloat16 for op in reread(graph, tmp_path).operators)
 
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])

@@ -116,7 +116,7 @@ def test_an_operand_with_channels_on_two_axes_stays_as_it_is() -> None:
 def int8_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
     measured = measurement.measure_layers
     monkeypatch.setattr(selection, "measure_layers", lambda *given: [
-        each._replace(float_us=10.0, int8_us=5.0) for each in measured(*given)])  # fmt: skip
+        each._replace(float_us=10.0, time_us=5.0) for each in measured(*given)])  # fmt: skip
     monkeypatch.setattr(selection, "_times", lambda *given: (2.0, 1.0))
 
 

@@ -76,7 +76,7 @@ def int8_is_faster(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Int8 is twice as fast as float32, for layers and networks, whatever this machine and its load are."""
     measured = measurement.measure_layers
     monkeypatch.setattr(selection, "measure_layers", lambda *given: [
-        each._replace(float_us=10.0, int8_us=5.0) for each in measured(*given)])  # fmt: skip
+        each._replace(float_us=10.0, time_us=5.0) for each in measured(*given)])  # fmt: skip
     monkeypatch.setattr(selection, "_times", lambda *given: (2.0, 1.0))
     yield
 
@@ -119,7 +119,7 @@ def test_a_budget_between_keeps_the_worst_layers_in_float32(int8_is_faster: None
 def test_layers_that_are_not_faster_stay_in_float32(int8_is_faster: None, monkeypatch: pytest.MonkeyPatch) -> None:
     measured = selection.measure_layers
     monkeypatch.setattr(selection, "measure_layers", lambda graph, layers, *given: [
-        each._replace(int8_us=9.9) if layer.name == "second" else each
+        each._replace(time_us=9.9) if layer.name == "second" else each
         for layer, each in zip(layers, measured(graph, layers, *given), strict=True)])  # fmt: skip
     found = quantise(network(), samples(), keep=0.9)
     assert {layer.name: layer.reason for layer in found.layers} == {"first": "", "second": "not faster", "head": ""}

@@ -65,7 +65,7 @@ def test_it_foretells_the_loss_of_the_network_with_one_layer_in_int8() -> None:
     with prepared(quantised, 1) as session:
         lost = 1 - agreement(session, samples, calibration.outputs)
         results = [session.run(sample)[1] for sample in samples]
-    errors = [y - calibration.operands[at][layer.output] for at, y in enumerate(results)]
+    errors = [y - calibration.outputs[at][1] for at, y in enumerate(results)]
     nothing = [np.zeros((2, 3), np.float32)] * 2
     found = output_losses(graph, [layer, second], [errors, nothing], calibration, samples, 1, silent)
     assert found == pytest.approx([lost, 0.0], abs=1e-6)

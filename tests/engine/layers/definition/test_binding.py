@@ -132,6 +132,7 @@ def test_other_texts_are_no_sizes(text: str) -> None:
         ({}, "operand 'weight' is missing: found 1 operands"),
         ({"n_inputs": 6}, "too many operands: found 6, expected at most 5"),
         ({"weight": 1, "slope": 2}, "unknown parameter 'slope', expected bias, dim, input, sizes, weight"),
+        ({"weight": 1, "precision": "f16"}, "unknown precision: found 'f16', expected bf16"),
         ({"weight": 1, "dim": "x"}, "parameter 'dim': wrong kind of value: found 'x', expected int or None"),
         ({"weight": 1, "dim": 1.5}, "parameter 'dim': wrong kind of value: found 1.5, expected int or None"),
         ({"weight": 1, "sizes": (1, "a")}, "found [1, 'a'], expected list of int or None"),

@@ -1,4 +1,4 @@
-"""Factors of products as words of two bfloat16, where the session's precision allows it."""
+"""Factors of products as words of two bfloat16, where the session's precision or the operator allows it."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ _LEAST_COLUMNS: Final = 32
 
 def prefers_bfloat16(context: Context, terms: int, columns: int) -> bool:
     """Return whether products of this many terms, for this many results each, are computed with bfloat16."""
-    is_allowed = context.lowering.options.precision != "float32" and context.host.has_bfloat16
+    is_allowed = context.lowering.options.precision != "float32" or context.op.allows_bfloat16
     is_whole = terms % ARITHMETIC["bfloat16"].numbers == 0
-    return is_allowed and is_whole and columns >= _LEAST_COLUMNS and context.dtype == FLOAT32
+    has_kernel = context.host.has_bfloat16 and context.dtype == FLOAT32
+    return is_allowed and has_kernel and is_whole and columns >= _LEAST_COLUMNS
 
 
 def as_bfloat16(context: Context, rows: View) -> tuple[View, Sequence[KernelStep]]:
