@@ -1,11 +1,13 @@
 """Measure int8 networks of three quantisers in turns: ours, onnxruntime's static quantiser and OpenVINO's NNCF.
 
-    python -m benchmarks.int8_models [--networks resnet18 ...] [--folder DIR] [--threads 1] [--prepare] [--save NAME]
+    python -m benchmarks.int8_models [--networks resnet18 ...] [--folder DIR] [--threads 1] [--auto] [--prepare]
+        [--save NAME]
 
 Every engine quantises the float32 network with its own tool on the same samples, and runs what that tool wrote. Rivals
 have no budget of errors, so ours has none either (``--keep 0``), and the table says what each engine keeps. OpenVINO
 runs with its default precision (bfloat16 for what stays float, where the processor has it) and with float32; the faster
-counts. ``--prepare`` only writes the quantised files. Needs torch, onnx, onnxruntime, openvino and nncf.
+counts. ``--auto`` also measures networks of ours whose layers are float32, bfloat16 or int8. ``--prepare`` only writes
+the quantised files. Needs torch, onnx, onnxruntime, openvino and nncf.
 """
 
 from __future__ import annotations
@@ -40,11 +42,14 @@ DEFAULT: Final = (
     "tcn_500", "dbnet_640", "crnn_100", "ultraface_320", "resnext50_32x4d", "espcn", "branches_224",
 )  # fmt: skip
 FLOAT32: Final = "float32"
-ENGINES: Final = (FLOAT32, OURS, "onnxruntime", "openvino", "openvino f32")
-RIVALS: Final = ENGINES[2:]
+AUTO: Final = "ours auto"
+_OURS: Final = (OURS, AUTO)
+RIVALS: Final = ("onnxruntime", "openvino", "openvino f32")
 
 
-def quantised_files(network: Network, folder: Path, keep: float, threads: int) -> dict[str, Path]:
+def quantised_files(
+    network: Network, folder: Path, keep: float, threads: int, precisions: Mapping[str, str]
+) -> dict[str, Path]:
     """Return the file of each quantiser, which is made if it is missing.
 
     Args:
@@ -52,19 +57,22 @@ def quantised_files(network: Network, folder: Path, keep: float, threads: int) -
         folder: of all networks.
         keep: the budget of our quantiser.
         threads: for which our quantiser measures; the other files do not depend on it.
+        precisions: those of our files, by the name of the engine in the table.
     """
     files = Files(folder / network.name)
-    pair = files.folder / f"model.int8.t{threads}.pnnx.param"
+    pairs = {name: files.folder / f"model.{each}.t{threads}.pnnx.param" for name, each in precisions.items()}
     nncf = files.folder / "model.nncf.xml"
-    write_once(pair, lambda target: _quantise(network, files, pair, target, keep, threads))
+    for name, pair in pairs.items():
+        options = {"precision": precisions[name], "keep": keep, "threads": threads}
+        write_once(pair, partial(_quantise, network, files, pair, options))
     write_once(nncf, lambda target: _nncf(network, files, nncf, target))
-    return {OURS: pair, "onnxruntime": quantised(network, "static", folder), "openvino": nncf}
+    return {**pairs, "onnxruntime": quantised(network, "static", folder), "openvino": nncf}
 
 
-def _quantise(network: Network, files: Files, pair: Path, target: Path, keep: float, threads: int) -> None:
+def _quantise(network: Network, files: Files, pair: Path, options: Mapping[str, Any], target: Path) -> None:
     graph = engine.load(files.onnx(1))
     samples = [[each] for each in calibration_inputs(network)]
-    found = engine.quantise(graph, samples, keep=keep, threads=threads)
+    found = engine.quantise(graph, samples, **options)
     count = f"{found.quantised_layers} of {len(found.layers)} layers"
     print(f"{network.name}: {count}, {found.kept:.5f} kept", file=sys.stderr, flush=True)
     found.graph.save(target, pair.with_name(pair.name.replace(".param", ".bin")))
@@ -82,14 +90,19 @@ def _nncf(network: Network, files: Files, path: Path, target: Path) -> None:
     whole.replace(target)
 
 
-def measure(network: Network, folder: Path, seconds: float, keep: float, threads: int) -> dict[str, Any]:
-    """Return the fastest and the median time of every engine, and what each keeps of the float32 answer."""
-    paths = quantised_files(network, folder, keep, threads)
+def measure(network: Network, folder: Path, seconds: float, threads: int, paths: Mapping[str, Path]) -> dict[str, Any]:
+    """Return the fastest and the median time of every engine, and what each keeps of the float32 answer.
+
+    Args:
+        network: a network whose float32 files are in the folder.
+        folder: of all networks.
+        seconds: for each engine.
+        threads: of every engine.
+        paths: the file of each engine.
+    """
     inputs = [np.load(Files(folder / network.name).input(1))]
-    runs: dict[str, Run] = {
-        FLOAT32: _ours(engine.load(Files(folder / network.name).onnx(1)), inputs, threads),
-        OURS: _ours(engine.load(paths[OURS]), inputs, threads),
-    }
+    graphs = {FLOAT32: Files(folder / network.name).onnx(1), **{name: paths[name] for name in _OURS if name in paths}}
+    runs: dict[str, Run] = {name: _ours(engine.load(path), inputs, threads) for name, path in graphs.items()}
     failures = {}
     openvino = import_module("openvino")
     makers = {
@@ -123,21 +136,24 @@ def _onnxruntime(path: Path, threads: int) -> Run:
 
 def report(records: Sequence[Mapping[str, Any]]) -> str:
     """Return the table: ms by fastest run; the best rival's time and our float32 time divided by ours; shares kept."""
+    ours = [name for name in _OURS if name in records[0]]
+    engines, keeping = (FLOAT32, *ours, *RIVALS), (*ours, "onnxruntime", "openvino")
     lines = []
     for each in records:
         kept = each["kept"]
-        times = [f"{each[name][0] * 1e3:.2f}" if name in each else "–" for name in ENGINES]
-        shares = [f"{kept[name]:.4f}" if name in kept else "–" for name in (OURS, "onnxruntime", "openvino")]
-        lines.append([each["network"], *times, *(f"{share:.2f}" for share in _ratios(each)), *shares])
-    rows = list(zip(*map(_ratios, records), strict=True))
-    lines.append(["geometric mean", *[""] * len(ENGINES), *(f"{geometric_mean(row):.2f}" for row in rows), *[""] * 3])
-    kept_titles = [f"{name} keeps" for name in (OURS, "onnxruntime", "openvino")]
-    return table(["network", *(f"{name} ms" for name in ENGINES), "best rival", FLOAT32, *kept_titles], lines)
+        times = [f"{each[name][0] * 1e3:.2f}" if name in each else "–" for name in engines]
+        shares = [f"{kept[name]:.4f}" if name in kept else "–" for name in keeping]
+        lines.append([each["network"], *times, *(f"{share:.2f}" for share in _ratios(each, ours[-1])), *shares])
+    rows = list(zip(*(_ratios(each, ours[-1]) for each in records), strict=True))
+    means = [f"{geometric_mean(row):.2f}" for row in rows]
+    lines.append(["geometric mean", *[""] * len(engines), *means, *[""] * len(keeping)])
+    titles = [*(f"{name} ms" for name in engines), "best rival", FLOAT32, *(f"{name} keeps" for name in keeping)]
+    return table(["network", *titles], lines)
 
 
-def _ratios(record: Mapping[str, Any]) -> tuple[float, float]:
-    """Return the best rival's time and our float32 time, each divided by our int8 time."""
-    ours = record[OURS][0]
+def _ratios(record: Mapping[str, Any], name: str) -> tuple[float, float]:
+    """Return the best rival's time and our float32 time, each divided by that of one of our networks."""
+    ours = record[name][0]
     return min(record[name][0] for name in RIVALS if name in record) / ours, record[FLOAT32][0] / ours
 
 
@@ -151,19 +167,18 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=1.0, help="for each engine and network (1)")
     parser.add_argument("--threads", type=int, default=1, help="of every engine (1)")
     parser.add_argument("--keep", type=float, default=0.0, help="budget of our quantiser (0)")
+    parser.add_argument("--auto", action="store_true", help="also ours with layers in float32, bfloat16 or int8")
     parser.add_argument("--prepare", action="store_true", help="only write the quantised files")
     parser.add_argument("--save", metavar="NAME", help="write benchmarks/raw/NAME.json")
     options = parser.parse_args()
     logging.disable(logging.WARNING)
     records, failures = [], []
     for name in options.networks:
-        network = NETWORKS[name]
+        network, precisions = NETWORKS[name], {OURS: "int8", **({AUTO: "auto"} if options.auto else {})}
         try:
-            if options.prepare:
-                quantised_files(network, options.folder, options.keep, options.threads)
-            else:
-                given = (options.folder, options.seconds, options.keep, options.threads)
-                records.append(measure(network, *given))
+            paths = quantised_files(network, options.folder, options.keep, options.threads, precisions)
+            if not options.prepare:
+                records.append(measure(network, options.folder, options.seconds, options.threads, paths))
         except Exception as error:  # of whichever library
             failures.append(f"- {name}: {type(error).__name__}: {str(error)[:200]}")
         print(f"{name}: done", file=sys.stderr, flush=True)
