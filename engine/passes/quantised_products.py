@@ -113,8 +113,9 @@ def _of_bytes(op: RuntimeOperator, product: _Product, facts: Facts, rewriter: Re
         return []
     rank, channels = stored.ndim - 2, stored.shape[axis]
     sums, factor = (rewriter.fresh(f"{op.name}/{what}") for what in ("sums", "scale"))
-    with np.errstate(all="ignore"):
-        scales = np.asarray(scale * factors.reshape(-1), np.float32)
+    scales = _factor(scale, factors.reshape(-1))
+    if scales is None:
+        return []
     new = [tensor(factor, scales.reshape(-1, *(1,) * rank) if scales.size > 1 else scales.reshape(()))]
     weights = w.inputs[0].name
     if not is_conv and axis == 0:
@@ -151,13 +152,22 @@ def _of_two(op: RuntimeOperator, facts: Facts, rewriter: Rewriter) -> list[Opera
     if any(len(each) < 2 or None in each for each in sizes) or WIDEST**2 * (sizes[0][1] or 0) >= _SUMS:
         return []
     sums, factor = (rewriter.fresh(f"{op.name}/{what}") for what in ("sums", "scale"))
-    scale = np.float32(codings[0][0]) * np.float32(codings[1][0])
+    scale = _factor(np.float32(codings[0][0]), np.float32(codings[1][0]))
+    if scale is None:
+        return []
     inputs = (x.inputs[0].name, w.inputs[0].name, x.inputs[2].name, w.inputs[2].name)
     return [
-        tensor(factor, np.asarray(scale, np.float32)),
+        tensor(factor, scale),
         Operator("MatMulInteger", sums, inputs, (sums,), {"as_float": True}),
         Operator("pnnx.Expression", op.name, (sums, factor), (op.outputs[0].name,), {"expr": "mul(@0,@1)"}),
     ]
+
+
+def _factor(scale: Array | np.float32, other: Array | np.float32) -> Array | None:
+    """Return the product of scales; None if one exceeds float32, since an infinite scale makes NaN of a sum of 0."""
+    with np.errstate(all="ignore"):
+        product = np.asarray(scale * other, np.float32)
+    return product if np.isfinite(product).all() else None
 
 
 def _single_scale(op: RuntimeOperator, facts: Facts) -> Array | None:

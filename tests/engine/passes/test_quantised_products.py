@@ -16,9 +16,10 @@ RANDOM = np.random.default_rng(4)
 U8, I8, F32 = np.dtype(np.uint8), np.dtype(np.int8), np.dtype(np.float32)
 
 
-def network(type: str, shape: Any, weight: Any, axis: int, *, bias: Any = None, scales: int = 1, **params: Any) -> Any:
+def network(type: str, shape: Any, weight: Any, axis: int, *, bias: Any = None, scales: int = 1, step: float = 0.02,
+            **params: Any) -> Any:  # fmt: skip
     constants = {
-        "sx": np.array(0.02, F32),
+        "sx": np.array(step, F32),
         "zx": np.array(121, U8),
         "w": weight,
         "sw": RANDOM.random(scales, F32) if scales > 1 else np.array(0.03, F32),
@@ -91,11 +92,16 @@ def test_what_has_no_such_kernel_stays_as_it_is() -> None:
     assert_untouched(quantised_products, by_row)
 
 
-def two_tensors(dtypes: Any, shapes: Any, zeros: Any = (121, 9)) -> Any:
+def test_scales_whose_product_exceeds_float32_stay_as_they_are() -> None:
+    assert_untouched(quantised_products, network("torch.matmul", (2, 3, 10), coded(10, 7, dtype=I8), 1, step=np.inf))
+    assert_untouched(quantised_products, two_tensors((U8, U8), ((3, 10), (10, 7)), step=1e30))
+
+
+def two_tensors(dtypes: Any, shapes: Any, zeros: Any = (121, 9), step: float = 0.02) -> Any:
     constants = {
-        "sa": np.array(0.02, F32),
+        "sa": np.array(step, F32),
         "za": np.array(zeros[0], dtypes[0]),
-        "sb": np.array(0.03, F32),
+        "sb": np.array(1.5 * step, F32),
         "zb": np.array(zeros[1], dtypes[1]),
     }
     return built(
