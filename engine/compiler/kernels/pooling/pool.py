@@ -1,12 +1,8 @@
-"""Maximum and average pooling of channels-last images.
+"""Maximum and average pooling of channels-last images, some vectors of channels at a time.
 
-An output row is made in two steps, for some vectors of channels at a time. The input rows of its windows are reduced
-to one line, which is kept on the stack with padding around it; then windows of the line are reduced to pixels. Windows
-are clipped at the top and bottom by reducing fewer rows, so the image needs no padding. For volumes, the rows of all
-planes of a window are reduced, and windows are clipped likewise.
-
-Where windows are so wide that a line exceeds the stack limit, pixels are computed one by one: every window is read,
-clipped at all borders, and a sum is accumulated from partial sums of its rows.
+Windows are clipped at the borders of the image, which needs no padding. Those that are not clipped have code of their
+own, with few taps unrolled. A sum is accumulated from partial sums of its rows, so that the rounding error grows with
+height plus width.
 
 Arguments: image (its first pixel), target, operands of the epilogue.
 """
@@ -14,49 +10,32 @@ Arguments: image (its first pixel), target, operands of the epilogue.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
-from typing import Literal, Self, TypeAlias
+from functools import cached_property, reduce
+from typing import Literal, Self
 
-from engine.compiler.codegen.ir import (
-    Function,
-    Index,
-    Module,
-    Sizes,
-    Value,
-    as_value,
-    constant,
-    is_dynamic,
-    lanes_of,
-    vector,
-)
-from engine.compiler.kernels.channels import Panel, cases, load_panel, panels_of, starts_of, width_of
+from engine.compiler.codegen.ir import Index, Module, Sizes, Value, as_value, constant, lanes_of, vector
+from engine.compiler.kernels.channels import Panel, cases, panels_of, starts_of
 from engine.compiler.kernels.folding import largest, total
-from engine.compiler.kernels.grid import Grid, Range
+from engine.compiler.kernels.grid import Grid
 from engine.compiler.kernels.kernel import Epilogue, Kernel, Strides, derived, element_address, start
 from engine.compiler.kernels.numbers import FLOAT, load_numbers, size_of
 from engine.compiler.kernels.target import Target
 from engine.compiler.kernels.windows import WindowAxis
-from engine.ir.dims import hint, is_symbolic, smallest
+from engine.ir.dims import hint
 
 # Vectors of channels reduced together.
 VECTORS = 4
-# Largest line kept on the stack.
-LONGEST_LINE_BYTES = 64 * 1024
-Load: TypeAlias = Callable[[Value, Index], list[Value]]
-"""Loads the vectors of a panel, so many elements after an address."""
 # Least number of a dtype, if it is not -inf.
 LEAST = {"uint8": 0.0, "int8": -128.0}
-# Without a line, windows are reduced in parts of this many columns.
-PART = 512
-# Taps that are unrolled; more are a loop.
-UNROLLED = 16
+# Taps that are summed one after the other, and taps of a window that are unrolled.
+PART, UNROLLED = 512, 32
 
 
 @dataclass(frozen=True, kw_only=True)
-class PoolLayout(Kernel):
-    """Geometry of pooling.
+class Pool(Kernel):
+    """Pooling of static geometry.
 
     Args:
         mode: maximum (NaN if a window holds one) or mean.
@@ -68,6 +47,7 @@ class PoolLayout(Kernel):
         numbers: dtype of the source in memory; see ``numbers``.
     """
 
+    kind = "pool"
     mode: Literal["max", "average"]
     batch: int
     channels: int
@@ -82,10 +62,8 @@ class PoolLayout(Kernel):
     epilogue: Epilogue = field(default_factory=Epilogue)
 
     def dynamic(self, sizes: Sizes) -> Self:
-        if not self.holds_line:
-            return self
         dynamic = self.with_dynamic(sizes, "batch", "down", "across", "source", "target", "epilogue")
-        return derived(dynamic, grid=self.grid.dynamic(sizes), tile=sizes.dynamic_count(self.tile), room=self.longest)
+        return derived(dynamic, grid=self.grid.dynamic(sizes))
 
     @cached_property
     def panels(self) -> tuple[Panel, ...]:
@@ -93,188 +71,124 @@ class PoolLayout(Kernel):
         return panels_of(self.channels, self.host.lanes, VECTORS)
 
     @property
+    def axes(self) -> tuple[WindowAxis, WindowAxis, WindowAxis]:
+        """Return the windows along planes, rows and columns."""
+        return self.depth, self.down, self.across
+
+    @property
     def flops(self) -> int:
-        taps = self.depth.kernel * self.down.kernel * self.across.kernel
+        taps = math.prod(axis.kernel for axis in self.axes)
         return self.batch * self.down.count * self.across.count * self.channels * taps
-
-    @property
-    def longest(self) -> int:
-        """Return the pixels reserved for a line of dynamic size: a quarter of the L1 cache, or one window if larger.
-
-        Adaptive windows of symbolic sizes may be as long as the stack allows.
-        """
-        if self.across.is_adaptive:
-            return LONGEST_LINE_BYTES // (4 * width_of(self.panels[0]))
-        return max(self.across.extent, self.host.memory.first_bytes // (16 * width_of(self.panels[0])))
-
-    @cached_property
-    def room(self) -> int:
-        """Return the pixels reserved for a line."""
-        return self.line_pixels
-
-    @cached_property
-    def tile(self) -> int:
-        """Return the output columns that share a line."""
-        pixels, axis = self.host.memory.first_bytes // (16 * width_of(self.panels[0])), self.across
-        limit = (pixels - axis.extent) // axis.stride + 1
-        if axis.is_adaptive and is_symbolic((axis.size, axis.count)):
-            return 1  # the extent of several windows depends on the sizes
-        if axis.is_adaptive:
-            limit = pixels * axis.count // axis.size - 1
-        lines = -(-axis.count // max(1, limit))
-        # Symbolic simplification does not prove that it is at most the limit.
-        return smallest(-(-axis.count // lines), max(1, limit))
-
-    @property
-    def tiles(self) -> int:
-        """Return the lines of an output row."""
-        return -(-self.across.count // self.tile)
-
-    @property
-    def line_pixels(self) -> int:
-        """Return the pixels of a line."""
-        axis = self.across
-        if axis.is_adaptive:
-            return smallest(axis.size, -(-self.tile * axis.size // axis.count) + 1)
-        return (self.tile - 1) * axis.stride + axis.extent
-
-    @property
-    def holds_line(self) -> bool:
-        """Return whether a line is short enough for the stack."""
-        return 4 * self.room * width_of(self.panels[0]) <= LONGEST_LINE_BYTES
 
     @cached_property
     def grid(self) -> Grid:
         """Return the grid of output rows by panels, cut into chunks."""
         sizes = self.batch * self.down.count, len(self.panels)
-        taps = hint(self.across.size * self.down.reach + self.across.count * self.across.reach)
-        row_bytes = 4 * self.channels * taps * self.depth.reach // sizes[1]  # every tap counted
+        taps = hint(self.across.count * math.prod(axis.reach for axis in self.axes))
+        row_bytes = 4 * self.channels * taps // sizes[1]  # every tap counted
         return Grid(sizes, sizes).cut(self.host.wanted_chunks, row_bytes, 8 * self.host.chunk_bytes)
 
     @property
     def chunks(self) -> int:
         return self.grid.chunks
 
-    def ranges(self, f: Function, chunk: Index) -> tuple[Range, Range]:
-        """Emit the output rows and the panels of a chunk."""
-        return self.grid.ranges(f, chunk)
+    def emit(self, module: Module) -> None:
+        functions = {each: _Row(self, module, each).emit() for each in dict.fromkeys(self.panels)}
+        f, (image, *addresses), chunk = start(module, self, 2 + len(self.epilogue.operands))
+        target = Target.of(f, self.epilogue, self.target, addresses)
+        rows, panels = self.grid.ranges(f, chunk)
+        with f.loop(*panels) as panel, f.loop(*rows) as row:
+            n, h = f.divmod(row.index, self.down.count)
+            channel = f.mul(panel.index, VECTORS * self.host.lanes)
+            volume, window = f.divmod(n, self.depth.count)
+            source = element_address(f, image, self.source, f.mul(volume, self.depth.size), 0, 0, channel, self.numbers)
+            positions = [as_value(each) for each in (window, h)]
+            arguments = [source, *positions, *target.at(n, h, 0, channel).addresses]
+            for each in cases(f, panel.index, self.panels):
+                f.call(functions[each], arguments)
+        f.finish()
 
 
-class PoolRow:
-    """Emitter of the function for some output pixels of a row and a panel.
+class _Row:
+    """Emitter of the function for an output row and a panel.
 
     Its arguments are image and target (with its operands) at the panel's first channel, the output plane of a volume,
-    the output row, and the number of the line in the row.
+    and the output row.
     """
 
-    def __init__(self, kernel: PoolLayout, module: Module, panel: Panel) -> None:
+    def __init__(self, kernel: Pool, module: Module, panel: Panel) -> None:
         self.kernel, self.panel = kernel, panel
         name = f"{kernel.name}_{'_'.join(str(real) for _, real in panel)}"
-        numbers = [("i64", each) for each in ("plane", "row", "tile")]
-        self.f = f = module.inner(name, [("ptr", "image"), *numbers, *kernel.epilogue.parameters])
-        self.image, plane, self.h, self.tile, *addresses = f.parameters
+        parameters = [("ptr", "image"), ("i64", "plane"), ("i64", "row"), *kernel.epilogue.parameters]
+        self.f = f = module.inner(name, parameters)
+        self.image, plane, self.h, *addresses = f.parameters
         self.plane: Index = plane if kernel.depth.count > 1 else 0
         self.target = Target.of(f, kernel.epilogue, kernel.target, addresses)
-        self.starts = starts_of(panel)
-        self.width = width_of(panel)
         self.fold = largest if kernel.mode == "max" else total
         neutral = 0.0 if kernel.mode == "average" else LEAST.get(kernel.numbers, -math.inf)
         self.neutral = [constant(neutral, vector(lanes)) for lanes, _ in panel]
+        self.strides = kernel.source.n, kernel.source.h, kernel.source.w
 
     def emit(self) -> str:
         """Emit the function and return its name."""
-        kernel, f, axis = self.kernel, self.f, self.kernel.across
-        if not kernel.holds_line:
-            self._walk_windows()
-            f.finish()
-            return f.name
-        self.line = f.reserve(kernel.room * self.width)
-        w = self._first_window()
-        stop = f.minimum(f.add(w, kernel.tile), axis.count)
-        first, end = axis.first(f, w), axis.end(f, f.sub(stop, 1))
-        left, right = f.maximum(first, 0), f.minimum(end, axis.size)
-        self._pad(0, f.sub(left, first))
-        self._fold_rows(first, left, right)
-        self._pad(f.sub(right, first), f.sub(end, first))
-        self._fold_columns(first, w, stop)
+        kernel, f = self.kernel, self.f
+        (plane, planes), (row, rows) = kernel.depth.clip(f, self.plane), kernel.down.clip(f, self.h)
+        top = self._at(self._at(self.image, f.mul(plane, kernel.source.n)), f.mul(row, kernel.source.h))
+        with f.loop(0, kernel.across.count) as x:
+            column, columns = kernel.across.clip(f, x.index)
+            self._emit_window(x.index, self._at(top, f.mul(column, kernel.source.w)), [planes, rows, columns])
         f.finish()
         return f.name
 
-    def _first_window(self) -> Index:
-        """Return the first window of the line; dynamic sizes may have several lines."""
-        tiles = self.kernel.tiles
-        return 0 if not is_dynamic(tiles) and tiles == 1 else self.f.mul(self.tile, self.kernel.tile)
-
-    def _walk_windows(self) -> None:
-        """Emit the pixels one by one, without a line."""
-        kernel, f, axis = self.kernel, self.f, self.kernel.across
-        w = self._first_window()
-        (plane, planes), (row, rows) = kernel.depth.clip(f, self.plane), kernel.down.clip(f, self.h)
-        top = self._at(self._at(self.image, f.mul(plane, kernel.source.n)), f.mul(row, kernel.source.h))
-        with f.loop(w, f.minimum(f.add(w, kernel.tile), axis.count)) as x:
-            column, columns = axis.clip(f, x.index)
-            corner = self._at(top, f.mul(column, kernel.source.w))
-            with f.loop(0, planes, carry=self.neutral) as each:
-                window = self._at(corner, f.mul(each.index, kernel.depth.dilation * kernel.source.n))
-                with f.loop(0, rows, carry=each.carried) as down:
-                    line = self._at(window, f.mul(down.index, kernel.down.dilation * kernel.source.h))
-                    down.carry(self._folded(down.carried, self._fold_line(line, columns)))
-                each.carry(down.results)
-            self._finish(x.index, each.results)
-
-    def _fold_line(self, line: Value, columns: Index) -> list[Value]:
-        """Emit the reduction of a window's taps in one row, part by part."""
-        f, gap = self.f, self.kernel.across.dilation * self.kernel.source.w
-        with f.loop(0, columns, PART, carry=self.neutral) as part:
-            at, count = self._at(line, f.mul(part.index, gap)), f.minimum(f.sub(columns, part.index), PART)
-            part.carry(self._folded(part.carried, self._loop(at, gap, count, self._load)))
-        return part.results
-
-    def _folded(self, some: list[Value], others: list[Value]) -> list[Value]:
-        return [self.fold(self.f, pair) for pair in zip(some, others, strict=True)]
-
-    def _pad(self, start: Index, stop: Index) -> None:
-        """Fill a range of the line with the neutral element."""
-        if self.kernel.across.is_inside or (isinstance(start, int) and isinstance(stop, int) and start >= stop):
+    def _emit_window(self, window: Value, at: Value, counts: Sequence[Index]) -> None:
+        """Emit a window of so many taps along each axis; where none is clipped, with code for constant numbers."""
+        f, whole = self.f, [axis.kernel for axis in self.kernel.axes]
+        if any(axis.is_adaptive for axis in self.kernel.axes):
+            self._finish(window, self._folded(at, counts))
             return
-        with self.f.loop(start, stop) as pixel:
-            self._write_line(pixel.index, self.neutral)
+        tests = [
+            f.compare("eq", as_value(count), as_value(size))
+            for count, size in zip(counts, whole, strict=True)
+            if not isinstance(count, int)
+        ]
+        if not tests:
+            self._finish(window, self._folded(at, whole))
+            return
+        is_whole = reduce(lambda a, b: f.binary("and", a, b), tests)
+        with f.when(is_whole):
+            self._finish(window, self._folded(at, whole))
+        with f.when(f.binary("xor", is_whole, constant(1, "i1"))):  # keeps the common case inline
+            self._finish(window, self._folded(at, counts))
 
-    def _fold_rows(self, first: Index, left: Index, right: Index) -> None:
-        """Fill the line: for columns ``left`` to ``right``, reduce the rows of the windows."""
-        f, axis, source = self.f, self.kernel.down, self.kernel.source
-        (plane, planes), (row, count) = self.kernel.depth.clip(f, self.plane), axis.clip(f, self.h)
-        top = self._at(self._at(self.image, f.mul(plane, source.n)), f.mul(row, source.h))
-        gaps = self.kernel.depth.dilation * source.n, axis.dilation * source.h
+    def _folded(self, at: Value, counts: Sequence[Index], axis: int = 0) -> list[Value]:
+        """Emit the reduction of so many taps along an axis and those after it."""
+        f, count, is_last = self.f, counts[axis], axis == len(counts) - 1
+        gap = self.kernel.axes[axis].dilation * self.strides[axis]
 
-        def walk(count: Index) -> None:
-            with f.loop(left, right) as x:
-                at = self._at(top, f.mul(x.index, source.w))
-                values = self._fold_taps(at, gaps[0], planes, partial(self._fold_plane, gaps[1], count))
-                self._write_line(f.sub(x.index, first), values)
+        def inner(base: Value, index: Index) -> list[Value]:
+            place = self._at(base, f.mul(index, gap))
+            return self._load(place) if is_last else self._folded(place, counts, axis + 1)
 
-        if axis.is_adaptive or axis.kernel > UNROLLED or axis.is_inside:
-            walk(count)
-        else:
-            is_whole = f.compare("eq", as_value(count), as_value(axis.kernel))
-            with f.when(is_whole):
-                walk(axis.kernel)
-            with f.when(f.binary("xor", is_whole, constant(1, "i1"))):  # keeps the common case inline
-                walk(count)
+        taps = [each for each in counts[axis:] if isinstance(each, int)]
+        if isinstance(count, int) and len(taps) == len(counts) - axis and math.prod(taps) <= UNROLLED:
+            return self._joined([inner(at, k) for k in range(count)])
+        if not is_last or (isinstance(count, int) and count <= PART):
+            return self._loop(count, 1, lambda index: inner(at, index))
 
-    def _fold_plane(self, gap: int, count: Index, plane: Value, offset: Index) -> list[Value]:
-        """Emit the reduction of the rows of a window in one plane."""
-        return self._fold_taps(self._at(plane, offset), gap, count, self._load)
+        def part(first: Index) -> list[Value]:
+            begin, size = self._at(at, f.mul(first, gap)), f.minimum(f.sub(count, first), PART)
+            return self._loop(size, 1, lambda index: inner(begin, index))
 
-    def _fold_columns(self, first: Index, w: Index, stop: Index) -> None:
-        """Reduce windows of the line to pixels and store them."""
-        f, axis = self.f, self.kernel.across
-        gap = axis.dilation * self.width
-        with f.loop(w, stop) as x:
-            begin = axis.first(f, x.index)
-            at = f.at(self.line, f.mul(f.sub(begin, first), self.width))
-            count = f.sub(axis.end(f, x.index), begin) if axis.is_adaptive else axis.kernel
-            self._finish(x.index, self._fold_taps(at, gap, count, self._read_line))
+        return self._loop(count, PART, part)
+
+    def _loop(self, count: Index, step: int, values: Callable[[Value], list[Value]]) -> list[Value]:
+        with self.f.loop(0, count, step, carry=self.neutral) as loop:
+            loop.carry(self._joined([loop.carried, values(loop.index)]))
+        return loop.results
+
+    def _joined(self, some: Sequence[list[Value]]) -> list[Value]:
+        """Emit the reduction of some panels to one."""
+        return [self.fold(self.f, each) for each in zip(*some, strict=True)] if some else self.neutral
 
     def _finish(self, window: Value, values: list[Value]) -> None:
         """Store a reduced window as a pixel."""
@@ -284,29 +198,14 @@ class PoolRow:
             values = [f.fmul(value, f.splat(factor, lanes_of(value.type))) for value in values]
         self.target.store_panel(values, self.panel, window)
 
-    def _fold_taps(self, at: Value, gap: int, count: Index, load: Load) -> list[Value]:
-        """Emit the reduction of taps ``gap`` floats apart; few taps are unrolled."""
-        if not isinstance(count, int) or count > UNROLLED:
-            return self._loop(at, gap, count, load)
-        if not count:  # a window of padding alone
-            return self.neutral
-        taps = [load(at, k * gap) for k in range(count)]
-        return [self.fold(self.f, each) for each in zip(*taps, strict=True)]
-
-    def _loop(self, at: Value, gap: int, count: Index, load: Load) -> list[Value]:
-        with self.f.loop(0, count, carry=self.neutral) as tap:
-            values = load(at, self.f.mul(tap.index, gap))
-            tap.carry(self._folded(tap.carried, values))
-        return tap.results
-
     def _factor(self, window: Value) -> Value:
         """Emit the reciprocal of the divisor of the mean."""
         kernel, f = self.kernel, self.f
         if kernel.divisor is not None:
             return constant(1 / kernel.divisor, "float")
-        down = kernel.down.divisor(f, self.h, kernel.counts_padding)
-        planes = kernel.depth.divisor(f, self.plane, kernel.counts_padding)
-        count = f.mul(f.mul(planes, down), kernel.across.divisor(f, window, kernel.counts_padding))
+        windows = zip(kernel.axes, (self.plane, self.h, window), strict=True)
+        planes, rows, columns = (axis.divisor(f, each, kernel.counts_padding) for axis, each in windows)
+        count = f.mul(f.mul(planes, rows), columns)
         if isinstance(count, int):
             return constant(1 / count, "float")
         return f.fdiv(constant(1.0, "float"), f.convert("sitofp", count, "float"))
@@ -315,40 +214,9 @@ class PoolRow:
         """Emit the address of an element of the image."""
         return self.f.at(base, index, size_of(self.kernel.numbers))
 
-    def _load(self, address: Value, offset: Index) -> list[Value]:
-        f, at, dtype = self.f, self._at(address, offset), self.kernel.numbers
+    def _load(self, address: Value) -> list[Value]:
+        dtype = self.kernel.numbers
         return [
-            load_numbers(f, vector(lanes), self._at(at, first), real, dtype=dtype)
-            for first, (lanes, real) in zip(self.starts, self.panel, strict=True)
+            load_numbers(self.f, vector(lanes), self._at(address, first), real, dtype=dtype)
+            for first, (lanes, real) in zip(starts_of(self.panel), self.panel, strict=True)
         ]
-
-    def _read_line(self, address: Value, offset: Index) -> list[Value]:
-        return load_panel(self.f, self.f.at(address, offset), self.panel, is_padded=True)
-
-    def _write_line(self, index: Index, values: list[Value]) -> None:
-        address = self.f.at(self.line, self.f.mul(index, self.width))
-        for value, first in zip(values, self.starts, strict=True):
-            self.f.store(value, self.f.at(address, first))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Pool(PoolLayout):
-    """Pooling of static geometry; see ``PoolLayout``."""
-
-    kind = "pool"
-
-    def emit(self, module: Module) -> None:
-        functions = {each: PoolRow(self, module, each).emit() for each in dict.fromkeys(self.panels)}
-        f, (image, *addresses), chunk = start(module, self, 2 + len(self.epilogue.operands))
-        target = Target.of(f, self.epilogue, self.target, addresses)
-        rows, panels = self.ranges(f, chunk)
-        with f.loop(*panels) as panel, f.loop(0, self.tiles) as tile, f.loop(*rows) as row:
-            n, h = f.divmod(row.index, self.down.count)
-            channel = f.mul(panel.index, VECTORS * self.host.lanes)
-            volume, window = f.divmod(n, self.depth.count)
-            source = element_address(f, image, self.source, f.mul(volume, self.depth.size), 0, 0, channel, self.numbers)
-            positions = [as_value(each) for each in (window, h)]
-            arguments = [source, *positions, tile.index, *target.at(n, h, 0, channel).addresses]
-            for each in cases(f, panel.index, self.panels):
-                f.call(functions[each], arguments)
-        f.finish()

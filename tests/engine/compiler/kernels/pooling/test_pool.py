@@ -161,7 +161,7 @@ def test_windows_that_follow_from_the_output_size(level: str, layer: Any, size: 
 
 
 @pytest.mark.parametrize("layer", [MaxPool, AvgPool])
-def test_wide_images_are_pooled_line_by_line(layer: Any) -> None:
+def test_wide_images(layer: Any) -> None:
     check(LEVELS[0], layer(spatial_rank=2, kernel_size=(3,), stride=(2,), padding=(1,)), image(1, 3, 301, 65))
 
 
@@ -171,6 +171,10 @@ def test_adaptive_windows_on_wide_images() -> None:
 
 def test_a_wide_window_is_walked_in_a_loop() -> None:
     check(LEVELS[0], AvgPool(spatial_rank=2, kernel_size=(17, 19), stride=(2, 3), padding=(8,)), image(1, 20, 40, 5))
+
+
+def test_a_sum_of_many_columns_is_accumulated_from_partial_sums() -> None:
+    check(LEVELS[0], AvgPool(spatial_rank=2, kernel_size=(1, 100_001), stride=(1, 7)), 1 + image(1, 1, 100_016, 2))
 
 
 @pytest.mark.parametrize("level", LEVELS)
