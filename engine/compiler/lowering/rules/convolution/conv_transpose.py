@@ -24,17 +24,10 @@ from engine.compiler.lowering.layout import BORDER_RULES, NO_BORDER, Border
 from engine.compiler.lowering.rules.convolution.conv_geometry import ConvParameters, checked_border
 from engine.compiler.lowering.rules.convolution.conv_kernels import direct, raw_strides
 from engine.compiler.lowering.rules.convolution.conv_steps import chosen_step, packed_in_run, weights_of
-from engine.compiler.lowering.rules.convolution.conv_transpose_alternatives import (
-    MAX_PHASES,
-    lower_overlap_add,
-    lower_pixel_shuffle,
-    prefers_overlap_add,
-    prefers_pixel_shuffle,
-    shuffle_border,
-)
+from engine.compiler.lowering.rules.convolution.overlap_add import MAX_PHASES, lower_overlap_add, prefers_overlap_add
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import KernelStep, Lowered, NotLoweredError, derived
-from engine.compiler.storage import FLOAT32, View
+from engine.compiler.storage import View
 from engine.graph.operator import RuntimeOperator
 from engine.ir.strided import Strided
 from engine.layers.convolution.conv_transpose import ConvTranspose
@@ -127,8 +120,6 @@ def _wanted_border(op: RuntimeOperator, x: TensorSpec, y: TensorSpec) -> Border:
     layer, weight = op.definition, op.attributes.get("weight")
     if not isinstance(layer, ConvTranspose) or weight is None or x.rank != layer.spatial_rank + 2:
         return NO_BORDER
-    if prefers_pixel_shuffle(layer, tuple(weight.shape), x.sizes, y.sizes):
-        return checked_border(shuffle_border(layer, tuple(weight.shape[2:])), x.sizes[2:])
     try:
         kernel = tuple(weight.shape[2:])
         _, rows, columns = _axes(layer, kernel, _strides_of(layer, kernel, x.sizes[2:]), y.sizes[2:])
@@ -149,11 +140,9 @@ def lower_conv_transpose(context: Context) -> Lowered:
     if len(x.shape) != layer.spatial_rank + 2:
         raise NotLoweredError("there is no kernel without a batch dimension")
     strides = _strides_of(layer, weight.shape[2:], x.shape[2:])
-    if not isinstance(given, View) and not isinstance(bias, View):
+    if not isinstance(given, View) and not isinstance(bias, View):  # both are known before the run
         if prefers_overlap_add(context, layer, *weight.shape[1:3]):
             return lower_overlap_add(context, layer, given, bias)
-        if context.dtype == FLOAT32 and prefers_pixel_shuffle(layer, weight.shape, x.shape, sizes):
-            return lower_pixel_shuffle(context, layer, given, bias)
     axes = _axes(layer, weight.shape[2:], strides, sizes[2:])
     image, copies = context.image(x, _border(axes[1], axes[2], x.shape[2:]))
     result = context.fuse(as_image, is_image=True)
