@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias
 
 from numpy.typing import NDArray
 
@@ -21,7 +21,8 @@ from app.text.text import Texts
 Input: TypeAlias = NDArray[Any] | tuple[PictureSource, ...] | Texts | Sounds
 Inputs: TypeAlias = dict[str, Input]
 
-_ADVICE: Final = {
+Kind: TypeAlias = Literal["picture", "text", "sound"]
+_ADVICE: Final[Mapping[Kind, str]] = {
     "picture": "; to send pictures, set [preprocess] in the model's config.toml",
     "text": "; to send texts, set a task for texts in the model's config.toml",
     "sound": "; to send sounds, set [sound] in the model's config.toml",
@@ -33,17 +34,13 @@ class Signature:
     """Named inputs and outputs of a model.
 
     Attributes:
-        picture_input: the input that takes images, or None.
-        text_input: the input that takes the token ids of texts, or None if the model takes no texts.
-        sound_input: the input that takes sounds, or None.
+        contents: name of an input -> what it takes besides tensors.
         states: inputs that the server keeps; requests may leave them out.
     """
 
     inputs: tuple[engine.Port, ...]
     outputs: tuple[engine.Port, ...]
-    picture_input: str | None = None
-    text_input: str | None = None
-    sound_input: str | None = None
+    contents: Mapping[str, Kind] = field(default_factory=dict)
     states: frozenset[str] = frozenset()
 
     def input(self, name: str) -> engine.Port:
@@ -94,65 +91,43 @@ class Signature:
             )
         return self.requested[0]
 
-    def picture_port(self, name: str | None = None) -> engine.Port:
-        """Return the input that takes images; a given name must be the name of that input.
+    def takes(self, kind: Kind) -> str | None:
+        """Return the name of the input that takes pictures, texts or sounds; None if the model takes none."""
+        return next((name for name, own in self.contents.items() if own == kind), None)
+
+    def content_port(self, kind: Kind, name: str | None = None) -> engine.Port:
+        """Return the input that takes pictures, texts (their token ids) or sounds.
+
+        Args:
+            kind: of the contents.
+            name: name that the request gives the input, which must be this one's; or None.
 
         Raises:
-            InputMismatchError: the model, or the named input, takes no images.
+            InputMismatchError: the model, or the named input, takes no such contents.
         """
-        if self.picture_input is None and name is None and (len(self.requested) != 1 or self._kinds):
-            raise self._takes_no("picture")
-        if self.picture_input is None or name not in (None, self.picture_input):
-            port = self.only_input() if name is None else self.input(name)
-            advice = "" if self._kinds else _ADVICE["picture"]
-            raise InputMismatchError(
-                f"input '{port.name}' takes no pictures: found a picture, expected a tensor {describe(port)}{advice}",
-                input=port.name,
-                found="picture",
-                expected=describe(port),
+        own = self.takes(kind)
+        if own is not None and name in (None, own):
+            return self.input(own)
+        found, advice = f"takes no {kind}s: found a {kind}", "" if self.contents else _ADVICE[kind]
+        if name is None and (len(self.requested) != 1 or self.contents):
+            wanted = " or ".join(
+                [*(f"a {each}" for each in self.contents.values()), f"tensors for {quoted(self.input_names)}"]
             )
-        return self.input(self.picture_input)
-
-    def text_port(self) -> str:
-        """Return the name of the input that takes the token ids of texts.
-
-        Raises:
-            InputMismatchError: the model takes no texts.
-        """
-        if self.text_input is None:
-            raise self._takes_no("text")
-        return self.text_input
-
-    def sound_port(self, name: str | None = None) -> str:
-        """Return the name of the input that takes sounds; a given name must be the name of that input.
-
-        Raises:
-            InputMismatchError: the model, or the named input, takes no sounds.
-        """
-        if self.sound_input is None or name not in (None, self.sound_input):
-            raise self._takes_no("sound")
-        return self.sound_input
+            raise InputMismatchError(
+                f"the model {found}, expected {wanted}{advice}", found=kind, expected=list(self.input_names)
+            )
+        port = self.requested[0] if name is None else self.input(name)
+        raise InputMismatchError(
+            f"input '{port.name}' {found}, expected a tensor {describe(port)}{advice}",
+            input=port.name,
+            found=kind,
+            expected=describe(port),
+        )
 
     @property
     def requested(self) -> tuple[engine.Port, ...]:
         """Return the inputs that requests must have: all but states."""
         return tuple(port for port in self.inputs if port.name not in self.states) if self.states else self.inputs
-
-    @property
-    def _kinds(self) -> list[str]:
-        """Return what the model takes besides tensors."""
-        inputs = {"picture": self.picture_input, "text": self.text_input, "sound": self.sound_input}
-        return [kind for kind, name in inputs.items() if name is not None]
-
-    def _takes_no(self, kind: str) -> InputMismatchError:
-        """Return the error for a picture, text or sound that the model does not take."""
-        wanted = " or ".join([*(f"a {each}" for each in self._kinds), f"tensors for {quoted(self.input_names)}"])
-        advice = "" if self._kinds else _ADVICE[kind]
-        return InputMismatchError(
-            f"the model takes no {kind}s: found a {kind}, expected {wanted}{advice}",
-            found=kind,
-            expected=list(self.input_names),
-        )
 
     @property
     def input_names(self) -> tuple[str, ...]:

@@ -115,15 +115,15 @@ def _inputs(files: list[Part], signature: Signature, settings: Settings) -> Inpu
                 _add(inputs, name, value)
         elif _is_sound(part, signature):
             sounds.append(_sound(part, len(sounds)))
-            signature.sound_port()
+            signature.content_port("sound")
         else:
             pictures.append(_picture(part, len(pictures)))
             port = signature.find_input(part.name)
-            signature.picture_port(None if port is None else port.name)
+            signature.content_port("picture", None if port is None else port.name)
     if pictures:
-        _add(inputs, signature.picture_port().name, tuple(pictures))
+        _add(inputs, signature.content_port("picture").name, tuple(pictures))
     if sounds:
-        _add(inputs, signature.sound_port(), Sounds(tuple(sounds)))
+        _add(inputs, signature.content_port("sound").name, Sounds(tuple(sounds)))
     return inputs
 
 
@@ -131,7 +131,7 @@ def _is_sound(part: Part, signature: Signature) -> bool:
     """Return whether a file is a sound; one of an unknown format is what the model takes."""
     if format_of(bytes(part.data[:12])) is not None:
         return True
-    return signature.sound_input is not None and signature.picture_input is None
+    return signature.takes("sound") is not None and signature.takes("picture") is None
 
 
 def _add(inputs: Inputs, name: str, value: Input) -> None:

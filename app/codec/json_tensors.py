@@ -197,9 +197,9 @@ def decode_inputs(value: object, signature: Signature, settings: Settings) -> In
         return {port.name: decode_input(value[name], port, signature, settings) for name, port in ports}
     pictures = _pictures(value)
     if pictures is not None:
-        return {signature.picture_port().name: pictures}
+        return {signature.content_port("picture").name: pictures}
     if (sounds := _sounds(value)) is not None:
-        return {signature.sound_port(): sounds}
+        return {signature.content_port("sound").name: sounds}
     port = signature.only_input()
     return {port.name: decode_input(value, port, signature, settings)}
 
@@ -208,10 +208,10 @@ def decode_input(value: object, port: engine.Port, signature: Signature, setting
     """Return an input: nested list or number, {"shape", "dtype", "data" or "b64"}, {"image"} or a list of those."""
     pictures = _pictures(value)
     if pictures is not None:
-        signature.picture_port(port.name)
+        signature.content_port("picture", port.name)
         return pictures
     if (sounds := _sounds(value)) is not None:
-        signature.sound_port(port.name)
+        signature.content_port("sound", port.name)
         return sounds
     if type(value) is list or not isinstance(value, Mapping):
         return to_array(value, port, _dtype(port))
@@ -229,7 +229,7 @@ def _is_unnamed(value: Mapping[str, Any], signature: Signature) -> bool:
 
     An object whose keys all name inputs is a table, unless a tensor would be the text of an image or a sound.
     """
-    takes = {"image": signature.picture_input, "audio": signature.sound_input}
+    takes = {"image": signature.takes("picture"), "audio": signature.takes("sound")}
     if len(value) == 1 and any(isinstance(value.get(key), str) and takes[key] is not None for key in takes):
         return True
     is_table = all(signature.find_input(name) is not None for name in value)

@@ -73,11 +73,11 @@ def _media_type(body: bytes | bytearray, content_type: str) -> str:
 
 
 def _picture(body: bytes | bytearray, signature: Signature) -> Inputs:
-    return {signature.picture_port().name: (Picture(data=body),)}
+    return {signature.content_port("picture").name: (Picture(data=body),)}
 
 
 def _sound(body: bytes | bytearray, signature: Signature) -> Inputs:
-    return {signature.sound_port(): Sounds((Sound(body),))}
+    return {signature.content_port("sound").name: Sounds((Sound(body),))}
 
 
 def _guess(body: bytes | bytearray) -> str | None:

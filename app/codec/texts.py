@@ -48,4 +48,4 @@ def text_inputs(texts: tuple[Text, ...], signature: Signature) -> Inputs:
     Raises:
         InputMismatchError: the model takes no texts.
     """
-    return {signature.text_port(): Texts(texts)}
+    return {signature.content_port("text").name: Texts(texts)}

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal
 
 from PIL import Image
@@ -27,14 +26,12 @@ class HookRequest:
     Attributes:
         body: body as sent.
         content_type: value of its header, empty if there is none.
-        parameters: task parameters of the query.
         max_pixels: most pixels of a picture.
         Refused: error to raise with a message for the client, who gets it with status 422.
     """
 
     body: memoryview
     content_type: str = ""
-    parameters: Mapping[str, Any] = field(default_factory=dict)
     max_pixels: int = 0
 
     Refused: ClassVar[type[Exception]] = RefusedByHook

@@ -36,7 +36,7 @@ from app.models.statistics import Timing, account
 from app.models.warmup import example_inputs, partly_known, read_warmup
 from app.scheduling.job import RunSpec
 from app.settings import Settings
-from app.signature import Inputs, Signature
+from app.signature import Inputs, Kind, Signature
 from app.sound.inputs import open_sound_inputs
 from app.sound.sound import Sounds
 from app.tasks.registry import find_task
@@ -44,6 +44,8 @@ from app.tasks.task import TaskContext
 from app.text.inputs import open_text_inputs
 from app.text.text import Texts
 
+# What a converter takes, by the type of the value of an input.
+_KINDS: Final[Mapping[type, Kind]] = {tuple: "picture", Texts: "text", Sounds: "sound"}
 _QUANTISING: Final = ("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "torch.quantize_per_tensor")
 T = TypeVar("T")
 
@@ -120,9 +122,7 @@ class Model:
         self.signature = Signature(
             inputs=graph.inputs,
             outputs=graph.outputs,
-            picture_input=self.preprocessor.port.name if self.preprocessor is not None else None,
-            text_input=self.text_inputs.port.name if self.text_inputs is not None else None,
-            sound_input=self.sound_inputs.port.name if self.sound_inputs is not None else None,
+            contents={each.port.name: _KINDS[kind] for kind, each in self._converters.items()},
             states=frozenset() if self.steps is None else self.steps.inputs,
         )
         self.remark: str | None = None

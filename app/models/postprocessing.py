@@ -82,7 +82,7 @@ class Postprocessing:
         """
         if not self.can_draw:
             raise NotAcceptableError(f"model '{self._name}': its task '{self._config.task}' cannot draw a picture")
-        pictures = inputs.get(self._signature.picture_input or "")
+        pictures = inputs.get(self._signature.takes("picture") or "")
         items = len(pictures) if isinstance(pictures, tuple) else batch_of(inputs.values())
         if items != 1:
             raise InputMismatchError(f"a picture as the answer: found {items}, expected 1", found=items, expected=1)
@@ -135,7 +135,7 @@ class Postprocessing:
 
     def _direct_placements(self, tensors: Mapping[str, NDArray[Any]], outputs: Outputs) -> Sequence[Placement]:
         """Return placements for tensors sent directly: the picture spans the first 4-dimensional tensor."""
-        name, items = self._signature.picture_input or "", batch_of(outputs.values())
+        name, items = self._signature.takes("picture") or "", batch_of(outputs.values())
         maps = [tensors[name]] if name in tensors else [x for x in tensors.values() if x.ndim == 4]
         if not maps or maps[0].ndim != 4 or 0 in maps[0].shape[1:]:
             return [Placement.identity((1, 1))] * items
@@ -145,7 +145,7 @@ class Postprocessing:
 
     def _draw(self, inputs: Inputs, predictions: Sequence[Finding]) -> bytes | None:
         def picture() -> Image.Image:
-            sent = inputs.get(self._signature.picture_input or "")
+            sent = inputs.get(self._signature.takes("picture") or "")
             if not isinstance(sent, tuple) or self._preprocessor is None:
                 raise InputMismatchError(
                     "a picture as the answer: found a tensor, expected an input picture to draw on"

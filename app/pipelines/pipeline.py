@@ -197,10 +197,10 @@ class Pipeline:
             raise InputMismatchError(
                 f"missing inputs: found {quoted(inputs)}, expected {quoted(signature.input_names)}"
             )
-        if signature.text_input is not None and not isinstance(inputs[signature.text_input], Texts):
-            raise InputMismatchError(f"input '{signature.text_input}': found a tensor, expected a text")
-        for kind, name in (("picture", signature.picture_input), ("sound", signature.sound_input)):
-            if name is not None and isinstance(inputs[name], np.ndarray) and plan.is_cut(name):
+        for name, kind in signature.contents.items():
+            if kind == "text" and not isinstance(inputs[name], Texts):
+                raise InputMismatchError(f"input '{name}': found a tensor, expected a text")
+            if kind != "text" and isinstance(inputs[name], np.ndarray) and plan.is_cut(name):
                 raise InputMismatchError(f"input '{name}': found a tensor, expected a {kind}, because a step crops it")
 
     def _models(self, error: type[ConfigError | ModelNotReadyError]) -> list[Servable]:

@@ -23,12 +23,13 @@ from app.models.servable import Servable
 from app.pipelines.config import PIPELINE, PipelineConfig, StepConfig
 from app.pipelines.part import SPANS, Finding, finding_of
 from app.pipelines.reference import Reference, parse_reference
+from app.signature import Kind as ContentKind
 from app.signature import Signature, describe
 
 # Names of the steps whose predictions are gone through, outermost first; empty for the request's own items.
 Level: TypeAlias = tuple[str, ...]
 ROOT: Final[Level] = ()
-Kind: TypeAlias = Literal["picture", "text", "sound", "tensor"]
+Kind: TypeAlias = ContentKind | Literal["tensor"]
 _BOX, _POLYGON, _LABEL = "box", "polygon", "label"
 _ANGLES: Final = ("0", "90", "180", "270")
 # Rank of an input that takes a list of numbers for each item.
@@ -130,7 +131,7 @@ class Plan:
 
     def is_cut(self, name: str) -> bool:
         """Return whether a step runs on parts of an input of the request, the picture or the sound."""
-        is_sound = name == self.signature.sound_input
+        is_sound = name == self.signature.takes("sound")
         return any(step.crop is not None and step.cuts_sounds == is_sound for step in self.steps)
 
 
@@ -224,20 +225,21 @@ class _Planner:
             signature=Signature(
                 inputs=tuple(each.port for each in self.inputs.values()),
                 outputs=tuple(outputs),
-                picture_input=self._only("picture"),
-                text_input=self._only("text"),
-                sound_input=self._only("sound"),
+                contents=self._contents(),
             ),
             default_outputs=own if last.finding is None else (),
         )
 
-    def _only(self, kind: str) -> str | None:
-        names = [name for name, each in self.inputs.items() if each.kind == kind]
-        if len(names) > 1:
-            raise ConfigError(
-                f"{PIPELINE}: found {len(names)} inputs that take a {kind}: {quoted(names)}, expected one"
-            )
-        return names[0] if names else None
+    def _contents(self) -> dict[str, ContentKind]:
+        """Return what the inputs of the request take besides tensors."""
+        found = {name: each.kind for name, each in self.inputs.items() if each.kind != "tensor"}
+        for kind in found.values():
+            names = [name for name, each in found.items() if each == kind]
+            if len(names) > 1:
+                raise ConfigError(
+                    f"{PIPELINE}: found {len(names)} inputs that take a {kind}: {quoted(names)}, expected one"
+                )
+        return found
 
     def _earlier(self, key: str, name: str) -> PlannedStep:
         """Return an earlier step.
@@ -277,7 +279,7 @@ class _Planner:
             raise ConfigError(
                 f"crop: found '{cut(config.crop)}', expected STEP.{_BOX}, STEP.{_POLYGON} or STEP.{SPANS}"
             )
-        kind: Kind = "sound" if reference.field == SPANS else "picture"
+        kind: ContentKind = "sound" if reference.field == SPANS else "picture"
         step = self._earlier("crop", reference.step)
         if kind == "picture":
             _, finding = self._field("crop", reference.step, reference.field)
@@ -287,7 +289,7 @@ class _Planner:
             raise ConfigError(f"crop: found '{cut(config.crop)}', but the predictions of the step have no {SPANS}")
         if not self._reads(step, kind):
             raise ConfigError(f"crop: found '{cut(config.crop)}', but step '{step.name}' does not run on a {kind}")
-        port = model.signature.sound_input if kind == "sound" else model.signature.picture_input
+        port = model.signature.takes(kind)
         if port is None:
             raise ConfigError(f"crop: model '{model.name}' takes no {kind}s, expected one that does")
         if kind == "sound" and config.turn is not None:
@@ -317,13 +319,13 @@ class _Planner:
             source = self._reference(f"'{name}'", known, value, model) if is_name else _constant(known, value)
             found[known.name] = source
         missing = [name for name in signature.input_names if name not in found and name != crop_port]
-        if missing and signature.text_input is None:
+        if missing and signature.takes("text") is None:
             raise ConfigError(f"input: missing {quoted(missing)}, which model '{model.name}' needs")
         return [found[name] for name in signature.input_names if name in found]
 
     def _single_port(self, signature: Signature, model: str) -> engine.Port:
         """Return the input that ``input = "..."`` stands for."""
-        for name in (signature.text_input, signature.sound_input):
+        for name in (signature.takes("text"), signature.takes("sound")):
             if name is not None:
                 return signature.input(name)
         if len(signature.inputs) != 1:
@@ -336,7 +338,7 @@ class _Planner:
     def _reference(self, where: str, port: engine.Port, text: str, model: Servable) -> Source:
         """Return a source of an input, checked for its type."""
         reference = parse_reference(text)
-        is_text = model.signature.text_input == port.name
+        is_text = model.signature.takes("text") == port.name
         if reference.step is None:
             self._request_input(reference.field, port, model)
         elif reference.is_output:
@@ -354,8 +356,7 @@ class _Planner:
         return Source(port=port, reference=reference)
 
     def _request_input(self, name: str, port: engine.Port, model: Servable) -> None:
-        signature = model.signature
-        kind = _kind(port, signature)
+        kind: Kind = model.signature.contents.get(port.name, "tensor")
         known = self.inputs.get(name)
         if known is None:
             own = engine.Port(name=name, operand=name, spec=port.spec, size_names=port.size_names)
@@ -450,15 +451,6 @@ class _Planner:
                     f"where: {name}.{_LABEL}: found '{cut(label)}'{did_you_mean(label, labels)}, expected one of"
                     f" {quoted(labels)}"
                 )
-
-
-def _kind(port: engine.Port, signature: Signature) -> Kind:
-    """Return what an input of a model takes."""
-    if port.name == signature.picture_input:
-        return "picture"
-    if port.name == signature.sound_input:
-        return "sound"
-    return "text" if port.name == signature.text_input else "tensor"
 
 
 def _outputs(name: str, model: Servable) -> list[engine.Port]:

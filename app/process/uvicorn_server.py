@@ -95,7 +95,7 @@ def _lines(entry: Entry, plane: DataPlane, url: str) -> Iterator[str]:
     picture = _example_picture(entry.files.folder / "examples")
     if model is None:
         return
-    if picture is not None and model.signature.picture_input is not None:
+    if picture is not None and model.signature.takes("picture") is not None:
         kind = _PICTURES[picture.suffix.lower()]
         yield f"curl -s --data-binary {shlex.quote(f'@{picture}')} -H 'content-type: {kind}'{key} {target}"
     zeros = model.example_inputs() if isinstance(model, Model) else None

@@ -27,7 +27,7 @@ from app.signature import Signature
 
 Reader = Callable[[bytes], object]
 PORT = engine.Port(name="in0", operand="0", spec=None)
-SIGNATURE = Signature(inputs=(PORT,), outputs=(), picture_input="in0")
+SIGNATURE = Signature(inputs=(PORT,), outputs=(), contents={"in0": "picture"})
 SETTINGS = Settings()
 
 

@@ -53,9 +53,11 @@ def read_inputs(
     """
     inputs: Inputs = {}
     if pictures:
-        inputs[signature.picture_port().name] = tuple(_picture(path) for path in pictures)
+        inputs[signature.content_port("picture").name] = tuple(_picture(path) for path in pictures)
     if sounds:
-        inputs[signature.sound_port()] = Sounds(tuple(Sound(Path(path).read_bytes(), f"'{path}'") for path in sounds))
+        inputs[signature.content_port("sound").name] = Sounds(
+            tuple(Sound(Path(path).read_bytes(), f"'{path}'") for path in sounds)
+        )
     for argument in arrays:
         _assign(_read(argument, signature, settings), argument, inputs, signature)
     _check_complete(inputs, signature)
@@ -134,7 +136,7 @@ def needed(signature: Signature, inputs: Inputs) -> str:
     missing = [port for port in signature.requested if port.name not in inputs]
     flags = [f"--input {port.name}.npy ({describe(port)})" for port in missing]
     text = " and ".join(flags)
-    for flag, name in (("--image", signature.picture_input), ("--sound", signature.sound_input)):
+    for flag, name in (("--image", signature.takes("picture")), ("--sound", signature.takes("sound"))):
         if name in {port.name for port in missing}:
             return f"{text}, or {flag} FILE for '{name}'"
     return text
@@ -178,7 +180,7 @@ def _picture(path: str) -> Picture:
 
 
 def _check_complete(inputs: Inputs, signature: Signature) -> None:
-    if isinstance(inputs.get(signature.sound_input or ""), Sounds):
+    if isinstance(inputs.get(signature.takes("sound") or ""), Sounds):
         return  # a sound becomes all inputs
     if len(inputs) < len(signature.requested):
         raise UsageError(f"the model needs {needed(signature, inputs)}")

@@ -47,7 +47,7 @@ class Transcription(NamedTuple):
 
     def inputs(self, signature: Signature) -> Inputs:
         """Return the inputs of the model."""
-        return {signature.sound_port(): Sounds((self.sound,))}
+        return {signature.content_port("sound").name: Sounds((self.sound,))}
 
     def reply(self, answer: Answer) -> Reply:
         """Return the answer in OpenAI's form."""

@@ -444,7 +444,7 @@ async def tokenize(request: Request) -> Response:
 
 
 def _tokens(model: Any, parsed: TokenizeBody) -> bytes:
-    model.signature.text_port()
+    model.signature.content_port("text")
     encodings = model.text_inputs.tokenizer.encode(parsed.inputs, special_tokens=parsed.add_special_tokens)
     return dump_json([list(_token_bodies(model.text_inputs.tokenizer, encoding)) for encoding in encodings])
 

@@ -129,7 +129,7 @@ class PcmRequests:
 
 
 def _inputs(chunk: Chunk, signature: Signature) -> Inputs:
-    return {signature.sound_port(): Sounds((chunk,))}
+    return {signature.content_port("sound").name: Sounds((chunk,))}
 
 
 def open_pcm(plane: DataPlane, head: InferHead, version: Version, rate: str) -> PcmRequests:

@@ -71,9 +71,9 @@ def _text(version: Version | None) -> dict[str, Any] | None:
 
 def _sound(version: Version | None) -> dict[str, Any] | None:
     """Return the table [sound], and whether a stream of samples can be sent; None if the model takes no sounds."""
-    if version is None or version.model is None or version.model.signature.sound_input is None:
+    if version is None or version.model is None or version.model.signature.takes("sound") is None:
         return None
-    about = {"input": version.model.signature.sound_input}
+    about = {"input": version.model.signature.takes("sound")}
     inputs = version.model.sound_inputs if isinstance(version.model, Model) else None
     if inputs is None:
         return about
@@ -160,10 +160,10 @@ def port_row(port: engine.Port) -> dict[str, Any]:
 
 
 def _preprocess(version: Version | None) -> dict[str, Any] | None:
-    if version is None or version.model is None or version.model.signature.picture_input is None:
+    if version is None or version.model is None or version.model.signature.takes("picture") is None:
         return None
     if not isinstance(version.model, Model):
-        return {"input": version.model.signature.picture_input}
+        return {"input": version.model.signature.takes("picture")}
     preprocessor = version.model.preprocessor
     assert preprocessor is not None  # the model has a picture input
     return {"input": preprocessor.port.name, **preprocessor.config.model_dump(mode="json")}

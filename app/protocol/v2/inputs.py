@@ -112,7 +112,7 @@ class Decoder:
             found[port.name] = port
         missing = [port.name for port in self._ports.inputs if port.name not in found]
         pairs = zip(sent, found, strict=True)
-        if any(item.datatype == BYTES and name == self._signature.sound_input for item, name in pairs):
+        if any(item.datatype == BYTES and name == self._signature.takes("sound") for item, name in pairs):
             missing = []  # a sound becomes all inputs
         if missing:
             raise RefusedError(
@@ -156,8 +156,8 @@ class Decoder:
 
     def _kind(self, port: WirePort) -> str | None:
         """Return the contents that an input takes as bytes: picture or sound; None if it takes tensors only."""
-        kinds = {self._signature.picture_input: "picture", self._signature.sound_input: "sound"}
-        return kinds.get(port.name)
+        kind = self._signature.contents.get(port.name)
+        return None if kind == "text" else kind
 
     def _from_json(self, item: RequestInput, port: WirePort) -> Input:
         if item.datatype == BYTES and _is_text(port):
@@ -246,7 +246,7 @@ class Decoder:
         pairs = list(zip(elements, labels, strict=True))
         if kind == "sound":
             return Sounds(tuple(Sound(data, label) for data, label in pairs))
-        self._signature.picture_port(port.name)
+        self._signature.content_port("picture", port.name)
         return tuple(Picture(data=data, label=label) for data, label in pairs)
 
 

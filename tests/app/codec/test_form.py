@@ -19,8 +19,8 @@ from tests.app.pictures import npy, npz
 
 X = np.float32([[1, 2]])
 PORTS = tuple(engine.Port(name=f"in{i}", operand=str(i), spec=None) for i in range(2))
-ONE = Signature(inputs=PORTS[:1], outputs=(), picture_input="in0")
-TWO = Signature(inputs=PORTS, outputs=(), picture_input="in1")
+ONE = Signature(inputs=PORTS[:1], outputs=(), contents={"in0": "picture"})
+TWO = Signature(inputs=PORTS, outputs=(), contents={"in1": "picture"})
 
 
 def form(files: list[tuple[str, tuple[str, bytes]]], **fields: str) -> tuple[bytes, str]:
@@ -61,7 +61,7 @@ def test_a_picture_and_an_array_can_be_sent_together() -> None:
 def test_a_field_named_as_an_input_that_takes_no_pictures_is_refused(field: str) -> None:
     mask = engine.Port(name="mask", operand="0", spec=None, aliases=("in0",))
     image = engine.Port(name="image", operand="1", spec=None, aliases=("in1",))
-    both = Signature(inputs=(mask, image), outputs=(), picture_input="image")
+    both = Signature(inputs=(mask, image), outputs=(), contents={"image": "picture"})
     assert set(parsed([("in1", ("a.png", b"picture"))]).decode(both)) == {"image"}
     with pytest.raises(InputMismatchError, match="input 'mask' takes no pictures"):
         parsed([(field, ("a.png", b"picture"))]).decode(both)

@@ -102,7 +102,6 @@ SIGNATURE = {
             engine.Port(name="in0", operand="0", spec=engine.TensorSpec((None, 3), np.dtype(dtype)), aliases=("x",)),
         ),
         outputs=(),
-        picture_input=None,
     )
     for dtype in DTYPES
 }

@@ -28,7 +28,9 @@ def port(name: str, dtype: str, shape: tuple[int | None, ...] = (None, 3)) -> en
 
 
 def decode(value: object, *ports: engine.Port, picture: str | None = None) -> Inputs:
-    return decode_inputs(value, Signature(inputs=ports, outputs=(), picture_input=picture), SETTINGS)
+    return decode_inputs(
+        value, Signature(inputs=ports, outputs=(), contents={} if picture is None else {picture: "picture"}), SETTINGS
+    )
 
 
 def only(value: object, dtype: str = "float32") -> Input:
