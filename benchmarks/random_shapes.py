@@ -1,11 +1,9 @@
-"""Run random sizes: memory, and the slowest runs against a fixed size.
+"""Run ten thousand random sizes: memory, and the slowest runs against one size.
 
-    python -m benchmarks.random_shapes [--pictures NAME] [--runs 10000] [--threads 1] [--save NAME]
+    python -m benchmarks.random_shapes [--networks mobilenet_v2 bert_mini] [--runs 10000] [--threads 1] [--save NAME]
 
-The network is that of bench_shapes.py: lines of text of dynamic width, here 32 to 320. With ``--pictures`` it is one of
-bench_graph.py (mobilenet_v2) with any height and width from 96 to 288, where hardly any size repeats. Memory is
-recorded after every tenth of the runs. The fixed size is the largest, which takes longest. Some answers are compared
-with the reference's.
+The networks are those of `benchmarks.random_sizes`. After the first hundred runs and after every tenth of all, memory
+is recorded and the largest size is run, which takes longest. Some answers are compared with the reference's at the end.
 """
 
 from __future__ import annotations
@@ -13,113 +11,85 @@ from __future__ import annotations
 import argparse
 import math
 import statistics
+import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 import engine
-from benchmarks.bench_shapes import F32, HEIGHT, network
-from benchmarks.files import Files, default_folder
+from benchmarks.files import default_folder
 from benchmarks.machine import describe
 from benchmarks.memory import resident_bytes
+from benchmarks.random_sizes.networks import OPEN_NETWORKS, OpenNetwork, export_missing
 from benchmarks.raw import Result
 from benchmarks.report import table
-from engine.graph import RuntimeGraph
-from engine.tensor import TensorSpec
+from engine.tensor import Array
 
-WIDTHS: Final = (32, 320)
-PIXELS: Final = (96, 288)
 PARTS: Final = 10
-_LOOK_EVERY: Final = 500
+FIRST: Final = 100
+LARGEST: Final = 50
+"""Runs of the largest size after every part."""
+CHECKED: Final = 5
+SEED: Final = 1
+TITLES: Final = ["network", "runs", "median (ms)", "p99 (ms)", "p99 ÷ largest size's", "slowest (ms)", "RSS (MB)"]
 
 
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """Network, and inputs of any size for it.
-
-    Args:
-        largest: the size that takes longest.
-        drawn: draws a random size.
-        what: description for the report.
-    """
-
-    graph: RuntimeGraph
-    largest: tuple[int, ...]
-    drawn: Callable[[np.random.Generator], tuple[int, ...]]
-    what: str
-
-    @staticmethod
-    def made(shape: tuple[int, ...]) -> np.ndarray:
-        """Return an input of a size."""
-        return np.random.default_rng(math.prod(shape)).random(shape, F32)
+def inputs_of(network: OpenNetwork) -> Callable[[Sequence[int]], Array]:
+    """Return a function that returns an input of a shape: the first elements of that of the largest."""
+    elements = network.input_of(network.largest_shape()).reshape(-1)
+    return lambda shape: elements[: math.prod(shape)].reshape(shape).copy()
 
 
-def lines() -> Sizes:
-    """Return lines of text of any width."""
-
-    def drawn(random: np.random.Generator) -> tuple[int, ...]:
-        return 1, 1, HEIGHT, int(random.integers(WIDTHS[0], WIDTHS[1] + 1))
-
-    return Sizes(network(), (1, 1, HEIGHT, WIDTHS[1]), drawn, f"widths {WIDTHS[0]} to {WIDTHS[1]}")
-
-
-def pictures(name: str) -> Sizes:
-    """Return a network of bench_graph.py, for images of any height and width."""
-    files = Files(default_folder() / name)
-    if not files.param.exists():
-        raise SystemExit(f"python -m benchmarks.bench_graph --networks {name} --export-only")
-    graph = RuntimeGraph(files.param, files.bin)
-    graph.init()
-    (port,) = [each for each in graph.source.operators if each.type == "pnnx.Input"]
-    spec = TensorSpec((1, 3, None, None), F32)
-    opened = RuntimeGraph.from_source(replace(graph.source, annotations={port.outputs[0]: spec}))
-    opened.build()
-
-    def drawn(random: np.random.Generator) -> tuple[int, ...]:
-        height, width = random.integers(PIXELS[0], PIXELS[1] + 1, 2)
-        return 1, 3, int(height), int(width)
-
-    what = f"{name}, heights and widths {PIXELS[0]} to {PIXELS[1]}"
-    return Sizes(opened, (1, 3, PIXELS[1], PIXELS[1]), drawn, what)
-
-
-def seconds(session: engine.Session, x: np.ndarray) -> float:
-    """Return the seconds of one run."""
+def milliseconds(session: engine.Session, x: Array) -> float:
+    """Return the milliseconds of one run."""
     start = time.perf_counter()
     session.run([x])
-    return time.perf_counter() - start
+    return 1e3 * (time.perf_counter() - start)
 
 
-def fixed(sizes: Sizes, threads: int | None, runs: int) -> list[float]:
-    """Return the milliseconds of runs of the largest size."""
-    session, x = engine.Session(sizes.graph, threads=threads, cache=None), sizes.made(sizes.largest)
-    session.prepare(specs=[TensorSpec(x.shape, x.dtype)])
-    times = [1e3 * seconds(session, x) for _ in range(runs)]
-    session.close()
-    return times
+def measure(name: str, path: Path, threads: int, runs: int) -> dict[str, Any]:
+    """Return times and memory of each part of the runs of one network.
 
-
-def measured(sizes: Sizes, threads: int | None, runs: int) -> list[dict[str, Any]]:
-    """Return times and memory of each tenth of the runs."""
-    random = np.random.default_rng(1)
-    session = engine.Session(sizes.graph, threads=threads, cache=None)
-    reference = engine.Session(sizes.graph, backend="reference")
+    Raises:
+        SystemExit: an answer is wrong.
+    """
+    network, random = OPEN_NETWORKS[name], np.random.default_rng(SEED)
+    input_of = inputs_of(network)
+    session = engine.Session(engine.load(path), threads=threads, cache=None)
+    session.prepare()
+    largest_ms: list[float] = []
     parts = []
-    for part in range(PARTS):
-        times = []
-        for number in range(runs // PARTS):
-            x = sizes.made(sizes.drawn(random))
-            times.append(1e3 * seconds(session, x))
-            if number % _LOOK_EVERY == 0:
-                expected = reference.run([x])[0]
-                error = np.abs(session.run([x])[0] - expected).max()
-                assert error <= 1e-3 * np.abs(expected).max(), f"{x.shape}: {error}"
-        parts.append({"part": part, "times_ms": times, "bytes": resident_bytes()})
+    for count in (FIRST, runs // PARTS - FIRST, *[runs // PARTS] * (PARTS - 1)):
+        times_ms = [milliseconds(session, input_of(network.draw_shape(random))) for _ in range(count)]
+        parts.append({"times_ms": times_ms, "bytes": resident_bytes()})
+        largest_ms += [milliseconds(session, input_of(network.largest_shape())) for _ in range(LARGEST)]
+    reference = engine.Session(session.graph, backend="reference")
+    for _ in range(CHECKED):
+        x = input_of(network.draw_shape(random))
+        found, expected = session.run([x])[0], reference.run([x])[0]
+        if not np.abs(found - expected).max() <= 1e-3 * np.abs(expected).max():
+            raise SystemExit(f"{name} {x.shape}: wrong answer")
     session.close()
-    return parts
+    return {"network": name, "largest_ms": largest_ms, "parts": parts}
+
+
+def rows_of(record: dict[str, Any]) -> list[list[str]]:
+    """Return the rows of one network in the table."""
+    parts, largest_ms = record["parts"], record["largest_ms"]
+    numbers = [f"first {FIRST}", "rest of 1", *range(2, PARTS + 1)]
+    runs = [f"{each} of {PARTS}" if number else each for number, each in enumerate(numbers)]
+    rows = [[record["network"], "largest size", *_figures(largest_ms, largest_ms), ""]]
+    for run, part in zip(runs, parts, strict=True):
+        rows.append(["", run, *_figures(part["times_ms"], largest_ms), f"{part['bytes'] / 1e6:.1f}"])
+    return rows
+
+
+def _figures(times_ms: Sequence[float], largest_ms: Sequence[float]) -> list[str]:
+    p99, of_largest = (float(np.quantile(each, 0.99)) for each in (times_ms, largest_ms))
+    return [f"{each:.2f}" for each in (statistics.median(times_ms), p99, p99 / of_largest, max(times_ms))]
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -127,34 +97,26 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         allow_abbrev=False, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--pictures", metavar="NAME", help="a network of bench_graph.py; without it lines of text")
+    names = ["mobilenet_v2", "bert_mini"]
+    parser.add_argument("--networks", nargs="+", default=names, choices=list(OPEN_NETWORKS))
     parser.add_argument("--runs", type=int, default=10_000)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--folder", type=Path, default=default_folder() / "random_sizes")
     parser.add_argument("--save", metavar="NAME", help="write benchmarks/raw/NAME.json")
     args = parser.parse_args(argv)
-    sizes = pictures(args.pictures) if args.pictures else lines()
-    alone = fixed(sizes, args.threads, max(100, args.runs // PARTS))
-    parts = measured(sizes, args.threads, args.runs)
-    rows = [_row("always the largest", alone, None, alone)]
-    rows += [_row(f"{each['part'] + 1} of {PARTS}", each["times_ms"], each["bytes"], alone) for each in parts]
-    titles = ["runs", "median ms", "p99 ms", "p99 / largest size's", "max ms", "RSS MB"]
-    how = f"{args.runs} runs, {args.threads} threads, {sizes.what}"
-    kind = "random_pictures" if args.pictures else "random_lines"
-    records = [{"fixed_ms": alone}, *parts]
-    result = Result(kind=kind, machine=describe(()), how=how, body=table(titles, rows), records=records)
+    if args.runs <= FIRST * PARTS:
+        parser.error(f"--runs: found {args.runs}, expected more than {FIRST * PARTS}")
+    export_missing(args.networks, args.folder)
+    records = []
+    for name in args.networks:
+        records.append(measure(name, args.folder / name / "model.onnx", args.threads, args.runs))
+        print(f"{name}: measured", file=sys.stderr, flush=True)
+    body = table(TITLES, [row for record in records for row in rows_of(record)])
+    how = f"{args.runs} runs, {args.threads} thread(s), compile cache empty"
+    result = Result(kind="random_shapes", machine=describe(()), how=how, body=body, records=records)
     print(result.text())
     if args.save:
         result.save(args.save)
-
-
-def _row(name: str, times: Sequence[float], held: int | None, alone: Sequence[float]) -> list[str]:
-    p99 = _p99(times)
-    figures = [statistics.median(times), p99, p99 / _p99(alone), max(times)]
-    return [name, *(f"{each:.2f}" for each in figures), "" if held is None else f"{held / 1e6:.0f}"]
-
-
-def _p99(times: Sequence[float]) -> float:
-    return sorted(times)[int(0.99 * (len(times) - 1))]
 
 
 if __name__ == "__main__":
