@@ -1,8 +1,8 @@
 """Executables: compiled graphs as plain data, all that an instance needs and all that the cache stores.
 
 Nothing here refers to a graph or to memory: addresses are offsets, functions and operators are names. Kernels are
-stored column by column. A row becomes a ``NativeStep`` when it is needed, and the garbage collector sees only a few
-columns.
+stored column by column, so that numpy computes the numbers of all of them at once; a row becomes a ``NativeStep`` when
+it is needed.
 
 A graph with dynamic sizes has one executable for many sizes: in place of each number that depends on them it has an
 index into a *pool* of numbers, which is computed for every set of sizes; see ``docs/symbolic-sizes.md``.
@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from sys import intern
 from typing import Final, overload
 
 import numpy as np
@@ -24,8 +23,6 @@ from engine.tensor import Array
 
 NO_TENSOR: Final = "it does not depend on a tensor"
 """Reason of an operator that runs on the reference because its result follows from sizes alone."""
-Row = tuple[int, int, int, int, tuple[str, ...]]
-"""Fields of a ``Buffer``, in order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,48 +40,6 @@ class Buffer:
     first: int
     last: int
     operands: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Buffers(Sequence[Buffer]):
-    """Buffers of a program, decoded when they are read: those of most programs never are.
-
-    Args:
-        rows: the fields of each ``Buffer``, in order.
-        pool: of a program with symbolic sizes: the numbers that offsets and bytes in the rows are indices into.
-    """
-
-    rows: tuple[Row, ...] = ()
-    pool: Array | None = None
-
-    @staticmethod
-    def of(buffers: Iterable[Buffer]) -> Buffers:
-        """Return some buffers as one sequence."""
-        return Buffers(tuple([(each.offset, each.bytes, each.first, each.last, each.operands) for each in buffers]))
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    @overload
-    def __getitem__(self, index: int) -> Buffer: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[Buffer]: ...
-
-    def __getitem__(self, index: int | slice) -> Buffer | list[Buffer]:
-        return [*self][index]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Buffers) and [*self] == [*other]
-
-    def __hash__(self) -> int:
-        return hash(tuple(self))
-
-    def __iter__(self) -> Iterator[Buffer]:
-        numbers = None if self.pool is None else self.pool.tolist()
-        for offset, size, first, last, operands in self.rows:
-            at, count = (offset, size) if numbers is None else (numbers[offset], numbers[size])
-            yield Buffer(offset=at, bytes=count, first=first, last=last, operands=operands)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,15 +88,15 @@ class NativeSteps(Sequence[NativeStep]):
 
     @staticmethod
     def of(steps: Iterable[NativeStep]) -> NativeSteps:
-        """Return steps as columns; equal names are interned, because thousands of programs have them."""
+        """Return steps as columns."""
         if isinstance(steps, NativeSteps):
             return steps
         rows = [*steps]
         counts = [(0, 0), *[(len(each.arguments), len(each.operators)) for each in rows]]
         return NativeSteps(
-            functions=tuple([intern(each.function) for each in rows]),
-            kinds=tuple([intern(each.kind) for each in rows]),
-            operators=tuple([intern(name) for each in rows for name in each.operators]),
+            functions=tuple([each.function for each in rows]),
+            kinds=tuple([each.kind for each in rows]),
+            operators=tuple([name for each in rows for name in each.operators]),
             chunks=words_of([each.chunks for each in rows]),
             flops=words_of([each.flops for each in rows]),
             bytes=words_of([each.bytes for each in rows]),
@@ -296,7 +251,7 @@ class Executable:
     tables_at: int | None = None
     operators: tuple[str, ...] = ()
     passes: tuple[PassReport, ...] = ()
-    buffers: Buffers = field(default_factory=Buffers)
+    buffers: tuple[Buffer, ...] = ()
     weights: Array = field(default_factory=no_weights, compare=False)
 
     @property
@@ -319,12 +274,18 @@ class Executable:
         return replace(
             self,
             steps=self.steps.numbered(pool),
-            segments=tuple(
-                [each if each.call is None else replace(each, call=each.call.numbered(pool)) for each in self.segments]
-            ),
+            segments=self.numbered_segments(pool),
             arena_bytes=int(pool[self.arena_bytes]),
             outputs=tuple([each if isinstance(each, str) else each.numbered(pool) for each in self.outputs]),
             clean=tuple([(int(pool[first]), int(pool[last])) for first, last in self.clean]),
             fault_flag=None if self.fault_flag is None else int(pool[self.fault_flag]),
-            buffers=Buffers(self.buffers.rows, pool),
+            buffers=tuple(
+                [replace(each, offset=int(pool[each.offset]), bytes=int(pool[each.bytes])) for each in self.buffers]
+            ),
+        )
+
+    def numbered_segments(self, pool: Array) -> tuple[Segment, ...]:
+        """Return the segments with the numbers of a pool in place of its indices."""
+        return tuple(
+            [each if each.call is None else replace(each, call=each.call.numbered(pool)) for each in self.segments]
         )

@@ -23,7 +23,7 @@ from engine.compiler.assembly.memory import (
 from engine.compiler.assembly.objects import make_objects
 from engine.compiler.codegen.memory_release import trim_heap
 from engine.compiler.dynamic.template import Pool
-from engine.compiler.executable import Buffers, Executable, NativeStep, NativeSteps, ReferenceCall, Region, Segment
+from engine.compiler.executable import Buffer, Executable, NativeStep, NativeSteps, ReferenceCall, Region, Segment
 from engine.compiler.lowering import Lowering
 from engine.compiler.lowering.steps import KernelStep, ReferenceStep, Step
 from engine.compiler.runtime.memory import aligned_bytes, allocate
@@ -112,7 +112,7 @@ class _Writer:
             segments.append(Segment(first=first, last=index))
         return segments
 
-    def buffers(self, memory: MemoryPlan, views: Mapping[str, View]) -> Buffers:
+    def buffers(self, memory: MemoryPlan, views: Mapping[str, View]) -> tuple[Buffer, ...]:
         """Return the tensors of the arena with offsets and lifetimes.
 
         Args:
@@ -121,11 +121,15 @@ class _Writer:
         names: dict[Storage, tuple[str, ...]] = {}
         for name, view in views.items():
             names[view.storage] = *names.get(view.storage, ()), name
-        return Buffers(
-            tuple(
-                (self.number(memory.offsets[each]), self.number(each.bytes), life.first, life.last, names.get(each, ()))
-                for each, life in memory.lifetimes.items()
+        return tuple(
+            Buffer(
+                offset=self.number(memory.offsets[each]),
+                bytes=self.number(each.bytes),
+                first=life.first,
+                last=life.last,
+                operands=names.get(each, ()),
             )
+            for each, life in memory.lifetimes.items()
         )
 
 

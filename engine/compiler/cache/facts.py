@@ -9,7 +9,6 @@ from typing import Any, Final
 from engine.compiler.addresses import Address, space_of
 from engine.compiler.executable import (
     Buffer,
-    Buffers,
     Executable,
     NativeStep,
     NativeSteps,
@@ -75,7 +74,7 @@ def from_facts(
         outputs=tuple(each if isinstance(each, str) else _region(each) for each in facts["outputs"]),
         reasons=dict(facts["reasons"]),
         operators=tuple(facts["operators"]),
-        buffers=Buffers.of(map(_buffer, facts["buffers"])),
+        buffers=tuple(map(_buffer, facts["buffers"])),
         clean=tuple((first, last) for first, last in facts["clean"]),
         passes=tuple(PassReport(**{**each, "changed": tuple(each["changed"])}) for each in facts["passes"]),
     )
@@ -83,7 +82,7 @@ def from_facts(
 
 def _listed(value: Any) -> Any:
     """Return nested dataclasses as lists of their fields."""
-    if isinstance(value, tuple | NativeSteps | Buffers):
+    if isinstance(value, tuple | NativeSteps):
         return [_listed(each) for each in value]
     return [_listed(getattr(value, each.name)) for each in fields(value)] if is_dataclass(value) else value
 

@@ -132,7 +132,8 @@ class Program:
     @cached_property
     def segments(self) -> tuple[Segment, ...]:
         """The segments, with the numbers of their calls."""
-        return self.executable.segments if self.has_calls else self.plan.segments
+        pool = self.pool
+        return self.plan.segments if pool is None or not self.has_calls else self.plan.numbered_segments(pool)
 
     @cached_property
     def outputs(self) -> list[Region | str]:
