@@ -189,7 +189,8 @@ def main() -> int:
         body = report(records) + ("\n\nNot timed:\n\n" + "\n".join(failures) if failures else "")
         how = f"{options.threads} thread(s), batch 1, {options.seconds:g} s for each engine and network"
         machine = describe([OURS, "onnxruntime", "openvino"])
-        result = Result(kind="int8", machine=machine, how=how, body=body, records=records)
+        kind = "int8_auto" if options.auto else "int8"
+        result = Result(kind=kind, machine=machine, how=how, body=body, records=records)
         print(result.text())
         if options.save:
             result.save(options.save)

@@ -91,6 +91,11 @@ SECTIONS: Final[dict[str, tuple[str, str]]] = {
         "rival` and `float32` are that time divided by ours in int8, fastest runs. *Keeps* is the share of the float32 "
         "answer's energy that is kept; the weights are random, which exaggerates the loss.",
     ),
+    "int8_auto": (
+        "Networks of float32, bfloat16 and int8",
+        "As the table before, with `ours auto`: `pnnx-serve quantize --precision auto`, whose layers are float32, "
+        "bfloat16 or int8. `best rival` and `float32` are that time divided by that of `ours auto`.",
+    ),
     "int8_accuracy": (
         "Accuracy of int8 networks",
         "Real weights and real data, quantised with the default budget, measured on data of neither training nor "
@@ -170,6 +175,10 @@ COMMANDS: Final[dict[str, tuple[str, ...]]] = {
     "bfloat16": ("quantised_models --kinds bf16 --threads 1 2 --save bfloat16",),
     "block_products": ("block_products --save block_products",),
     "int8": ("int8_models --save int8",),
+    "int8_auto": (
+        "int8_models --auto --save int8_auto --networks "
+        "whisper_tiny_encoder vit_tiny_224 bert_mini_128 swin_tiny_224 mobilenet_v3_small convnext_tiny_224",
+    ),
     "int8_accuracy": ("int8_accuracy --packages {raw}/wheels --save int8_accuracy",),
     "texts": ("texts --model {raw}/minilm --save texts",),
     "texts_int8": ("texts --precision int8 --model {raw}/minilm-int8 --save texts_int8",),
