@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,14 +44,6 @@ _PLENTY: Final = 1 << 24
 _FAR_MORE: Final = 4
 
 
-class Prepared(NamedTuple):
-    """Batch of pictures as the network takes it, their placements, and the seconds that decoding took."""
-
-    tensor: NDArray[Any]
-    placements: tuple[Placement, ...]
-    decode_s: float
-
-
 class Preprocessor:
     """Conversion of pictures to the input of one model.
 
@@ -72,20 +64,8 @@ class Preprocessor:
         self._padding = padding_values(self.config, self._dtype, channels)
         make_ready()
 
-    def convert(self, pictures: Sequence[Picture], admit: Callable[[NDArray[Any]], None]) -> Converted:
-        """Return one run for all pictures; see ``Converter``."""
-        tensor, placements, decode_s = self(pictures, admit)
-        return Converted([ContentRun({self.port.name: tensor}, placements, tuple(range(len(placements))))], decode_s)
-
-    def __call__(
-        self, pictures: Sequence[PictureSource], admit: Callable[[NDArray[Any]], None] = lambda batch: None
-    ) -> Prepared:
-        """Decode, resize and normalise a batch, one picture at a time to hold only one decoded picture.
-
-        Args:
-            pictures: batch of pictures, most of them encoded.
-            admit: called with the batch before anything is decoded; raises if a batch of that shape will not be run.
-        """
+    def convert(self, pictures: Sequence[PictureSource], admit: Callable[[NDArray[Any]], None]) -> Converted:
+        """Return one run for all pictures, decoded one after the other to hold only one; see ``Converter``."""
         if len(pictures) > self._settings.max_images:
             raise RequestTooLargeError(
                 f"too many pictures: found {len(pictures)}, expected at most {self._settings.max_images}"
@@ -112,7 +92,8 @@ class Preprocessor:
             placements.append(placement)
         if batch is None:
             raise InputMismatchError(f"input '{self.port.name}': no picture was sent, expected at least one")
-        return Prepared(batch, tuple(placements), decode_s)
+        run = ContentRun({self.port.name: batch}, tuple(placements), tuple(range(len(placements))))
+        return Converted([run], decode_s)
 
     @property
     def has_fixed_size(self) -> bool:

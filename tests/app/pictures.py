@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from app.content import ContentRun, Converter
+
 
 def encoded(image: Image.Image, format: str = "PNG", **options: Any) -> bytes:
     buffer = io.BytesIO()
@@ -26,6 +28,12 @@ def gradient(width: int, height: int, mode: str = "RGB") -> Image.Image:
 
 def png(width: int = 8, height: int = 8, mode: str = "RGB") -> bytes:
     return encoded(gradient(width, height, mode))
+
+
+def run_of(converter: Converter, pictures: list[Any]) -> ContentRun:
+    """Return the only run for pictures."""
+    (run,) = converter.convert(pictures, lambda batch: None).runs
+    return run
 
 
 def npy(array: np.ndarray) -> bytes:

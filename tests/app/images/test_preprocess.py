@@ -18,7 +18,7 @@ from app.images.placement import Placement
 from app.images.preprocess import Preprocessor
 from app.memory.reservation import MemoryBudget
 from app.settings import Settings
-from tests.app.pictures import encoded, gradient
+from tests.app.pictures import encoded, gradient, run_of
 
 RAPIDOCR = Path(__file__).parents[2] / "data" / "decoders" / "sizes.npz"
 Shape = tuple[int | None, ...]
@@ -30,7 +30,7 @@ def port(shape: Shape = (1, 3, 4, 6), dtype: Any = np.float32) -> engine.Port:
 
 def prepare(image: Image.Image, shape: Shape = (1, 3, 4, 6), dtype: Any = np.float32, **config: Any) -> np.ndarray:
     made = Preprocessor(port(shape, dtype), PreprocessConfig(**config), Settings())
-    return made([Picture(data=encoded(image))]).tensor
+    return run_of(made, [Picture(data=encoded(image))]).tensors["in0"]
 
 
 def chw(image: Image.Image) -> np.ndarray:
@@ -118,11 +118,11 @@ def test_none_refuses_another_size() -> None:
 def test_a_dynamic_size_takes_any_picture_but_not_two_sizes_at_once() -> None:
     made = Preprocessor(port((None, 3, None, None)), PreprocessConfig(resize="none"), Settings())
     first, second = (Picture(data=encoded(gradient(*size)), label=str(size)) for size in ((5, 4), (6, 4)))
-    assert made([first]).tensor.shape == (1, 3, 4, 5)
+    assert run_of(made, [first]).tensors["in0"].shape == (1, 3, 4, 5)
     with pytest.raises(
         InputMismatchError, match=r"\(6, 4\) has a different size than the first: found 6x4, expected 5x4"
     ):
-        made([first, second])
+        run_of(made, [first, second])
 
 
 @pytest.mark.parametrize(("size", "canvas"), [((5, 3), (8, 4)), ((8, 4), (8, 4)), ((1, 9), (4, 12))])
@@ -130,29 +130,29 @@ def test_a_dynamic_size_takes_any_picture_but_not_two_sizes_at_once() -> None:
 def test_a_multiple_repeats_the_last_row_and_column(size: tuple[int, int], canvas: tuple[int, int], mode: str) -> None:
     shape = (1, 3 if mode == "RGB" else 1, None, None)
     made = Preprocessor(port(shape), PreprocessConfig(resize="none", multiple=4, scale=1), Settings())
-    prepared = made([Picture(data=encoded(gradient(*size, mode)))])
-    assert prepared.placements == (Placement(picture=size, resized=size, canvas=canvas),)
+    prepared = run_of(made, [Picture(data=encoded(gradient(*size, mode)))])
+    assert prepared.contents == (Placement(picture=size, resized=size, canvas=canvas),)
     pixels = np.atleast_3d(np.asarray(gradient(*size, mode)))
     for y in range(canvas[1]):
         for x in range(canvas[0]):
             expected = pixels[min(y, size[1] - 1), min(x, size[0] - 1)]
-            assert prepared.tensor[0, :, y, x].tolist() == expected.tolist()
+            assert prepared.tensors["in0"][0, :, y, x].tolist() == expected.tolist()
 
 
 def test_a_model_may_take_smaller_pictures_than_the_server() -> None:
     config = PreprocessConfig(resize="none", max_pixels=100)
     made = Preprocessor(port((1, 3, None, None)), config, Settings())
-    assert made([Picture(data=encoded(gradient(10, 10)))]).tensor.shape == (1, 3, 10, 10)
+    assert run_of(made, [Picture(data=encoded(gradient(10, 10)))]).tensors["in0"].shape == (1, 3, 10, 10)
     with pytest.raises(
         RequestTooLargeError, match="the picture has too many pixels: found 101x1, expected at most 100"
     ):
-        made([Picture(data=encoded(gradient(101, 1)))])
+        run_of(made, [Picture(data=encoded(gradient(101, 1)))])
 
 
 def test_a_picture_may_not_grow_beyond_the_limit() -> None:
     made = Preprocessor(port((1, 3, None, None)), PreprocessConfig(resize="none", multiple=8), Settings(max_pixels=100))
     with pytest.raises(RequestTooLargeError, match="found 24x8 after growing to multiples of 8, expected at most 100"):
-        made([Picture(data=encoded(gradient(20, 1)))])
+        run_of(made, [Picture(data=encoded(gradient(20, 1)))])
 
 
 def test_the_picture_itself_is_upright_in_its_own_pixels() -> None:
@@ -166,10 +166,10 @@ def test_the_picture_itself_is_upright_in_its_own_pixels() -> None:
 def test_a_batch_is_its_pictures_one_by_one() -> None:
     made = Preprocessor(port(), PreprocessConfig(), Settings())
     pictures = [Picture(data=encoded(gradient(*size))) for size in ((9, 7), (6, 4), (30, 3))]
-    single = [made([picture]) for picture in pictures]
-    batch = made(pictures)
-    np.testing.assert_array_equal(batch.tensor, np.concatenate([one.tensor for one in single]))
-    assert batch.placements == tuple(one.placements[0] for one in single)
+    single = [run_of(made, [picture]) for picture in pictures]
+    batch = run_of(made, pictures)
+    np.testing.assert_array_equal(batch.tensors["in0"], np.concatenate([one.tensors["in0"] for one in single]))
+    assert batch.contents == tuple(one.contents[0] for one in single)
 
 
 def test_transparency_lies_on_the_tables_colour() -> None:
@@ -180,7 +180,7 @@ def test_transparency_lies_on_the_tables_colour() -> None:
 def test_more_pictures_than_allowed_are_refused() -> None:
     made = Preprocessor(port(), PreprocessConfig(), Settings(max_images=2))
     with pytest.raises(RequestTooLargeError, match="too many pictures: found 3, expected at most 2"):
-        made([Picture(data=b"")] * 3)
+        run_of(made, [Picture(data=b"")] * 3)
 
 
 OPEN: Shape = (None, 3, None, None)
@@ -201,18 +201,18 @@ def test_one_side_of_a_letterbox_may_follow(
 
 def test_pictures_of_a_batch_lie_at_the_left_of_the_widest() -> None:
     made = Preprocessor(port(OPEN), PreprocessConfig(size=(4, 0), multiple=8, **FOLLOWS), Settings())
-    prepared = made([Picture(data=encoded(gradient(*size))) for size in ((8, 8), (40, 8))])
-    assert prepared.tensor.shape == (2, 3, 4, 24) and made.example_size is None
-    assert prepared.placements[0] == Placement(picture=(8, 8), resized=(4, 4), canvas=(24, 4))
+    prepared = run_of(made, [Picture(data=encoded(gradient(*size))) for size in ((8, 8), (40, 8))])
+    assert prepared.tensors["in0"].shape == (2, 3, 4, 24) and made.example_size is None
+    assert prepared.contents[0] == Placement(picture=(8, 8), resized=(4, 4), canvas=(24, 4))
     narrow = gradient(8, 8).resize((4, 4), Image.Resampling.BILINEAR)
-    np.testing.assert_array_equal(prepared.tensor[:1, :, :, :4], chw(narrow))
-    assert not prepared.tensor[0, :, :, 4:].any()
+    np.testing.assert_array_equal(prepared.tensors["in0"][:1, :, :, :4], chw(narrow))
+    assert not prepared.tensors["in0"][0, :, :, 4:].any()
 
 
 def test_what_follows_is_bounded() -> None:
     with pytest.raises(RequestTooLargeError, match=r"found 32000x32 after resizing to \[32, 0\]"):
         made = Preprocessor(port(OPEN), PreprocessConfig(size=(32, 0), max_pixels=10**6, **FOLLOWS), Settings())
-        made([Picture(data=encoded(gradient(1000, 1)))])
+        run_of(made, [Picture(data=encoded(gradient(1000, 1)))])
 
 
 @pytest.mark.parametrize(("key", "side"), [("min_side", 736), ("max_side", 960)])
@@ -221,7 +221,7 @@ def test_limits_give_the_sizes_of_rapidocr(key: str, side: int) -> None:
         expected = record[f"{key[:3]}_{side}"].tolist()
         pictures = record["pictures"].tolist()
     made = Preprocessor(port(OPEN), PreprocessConfig(resize="limit", multiple=32, **{key: side}), Settings())
-    placements = [made([Picture(data=encoded(gradient(*size)))]).placements[0] for size in pictures]
+    placements = [run_of(made, [Picture(data=encoded(gradient(*size)))]).contents[0] for size in pictures]
     assert [list(each.canvas) for each in placements] == expected
     assert all(each.resized == each.canvas for each in placements)
 
@@ -231,8 +231,8 @@ def test_wide_pictures_are_padded_as_by_rapidocr() -> None:
         wide, expected = record["wide"].tolist(), record["sizes"].tolist()
     config = PreprocessConfig(resize="limit", multiple=32, min_side=736, max_aspect=8, fill=0)
     for size, (above, *canvas) in zip(wide, expected, strict=True):
-        made = Preprocessor(port(OPEN), config, Settings())([Picture(data=encoded(gradient(*size)))])
-        placement = made.placements[0]
+        made = run_of(Preprocessor(port(OPEN), config, Settings()), [Picture(data=encoded(gradient(*size)))])
+        placement = made.contents[0]
         assert list(placement.canvas) == canvas
         assert -placement.origin[1] * size[1] / placement.resized[1] == pytest.approx(above)
 
@@ -249,7 +249,7 @@ def test_a_padded_picture_is_charged_with_its_padding() -> None:
     made = Preprocessor(port(OPEN), PreprocessConfig(resize="limit", max_side=64, max_aspect=1), Settings())
     budget = MemoryBudget(32 << 20)
     with budget.open(), pytest.raises(RequestTooLargeError, match="needs too much memory"):
-        made([Picture(data=encoded(gradient(3000, 1)))])
+        run_of(made, [Picture(data=encoded(gradient(3000, 1)))])
 
 
 def test_lines_alone_and_in_a_batch_have_the_sizes_of_rapidocr() -> None:
@@ -257,7 +257,7 @@ def test_lines_alone_and_in_a_batch_have_the_sizes_of_rapidocr() -> None:
         lines, expected = record["lines"].tolist(), record["line_sizes"].tolist()
     made = Preprocessor(port(OPEN), PreprocessConfig(size=(48, 0), min_side=320, **FOLLOWS), Settings())
     pictures = [Picture(data=encoded(gradient(*size))) for size in lines]
-    alone, together = [made([picture]).placements[0] for picture in pictures], made(pictures).placements
+    alone, together = [run_of(made, [picture]).contents[0] for picture in pictures], run_of(made, pictures).contents
     assert [
         [[each.resized[0], each.canvas[0]] for each in pair] for pair in zip(alone, together, strict=True)
     ] == expected
@@ -271,14 +271,14 @@ def test_padding_may_lie_between_two_pixel_values() -> None:
 
 def test_a_side_that_follows_is_squeezed_to_its_limit() -> None:
     made = Preprocessor(port(OPEN), PreprocessConfig(size=(4, 0), max_side=6, **FOLLOWS), Settings())
-    found = made([Picture(data=encoded(gradient(*size))) for size in ((8, 8), (40, 8))])
-    assert [each.resized for each in found.placements] == [(4, 4), (6, 4)] and found.tensor.shape == (2, 3, 4, 6)
+    found = run_of(made, [Picture(data=encoded(gradient(*size))) for size in ((8, 8), (40, 8))])
+    assert [each.resized for each in found.contents] == [(4, 4), (6, 4)] and found.tensors["in0"].shape == (2, 3, 4, 6)
 
 
 def test_limits_of_a_huge_picture_are_bounded() -> None:
     made = Preprocessor(port(OPEN), PreprocessConfig(resize="limit", min_side=736, max_pixels=10**6), Settings())
     with pytest.raises(RequestTooLargeError, match="found 736000x736 after resizing to the limits of its sides"):
-        made([Picture(data=encoded(gradient(1000, 1)))])
+        run_of(made, [Picture(data=encoded(gradient(1000, 1)))])
 
 
 @pytest.mark.parametrize(

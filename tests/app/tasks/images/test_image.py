@@ -23,7 +23,7 @@ from app.images.placement import Placement
 from app.images.preprocess import Preprocessor
 from app.settings import Settings
 from app.tasks.images.image import ImageTask
-from tests.app.pictures import encoded, gradient
+from tests.app.pictures import encoded, gradient, run_of
 from tests.app.tasks.build import task_of
 
 task = partial(task_of, ImageTask)
@@ -91,10 +91,9 @@ def test_any_values_make_a_picture(values: np.ndarray) -> None:
 )  # fmt: skip
 def test_the_same_keys_undo_the_preprocessing(config: dict[str, Any], image: dict[str, Any]) -> None:
     port = engine.Port(name="in0", operand="0", spec=engine.TensorSpec((1, 3, 9, 14), np.dtype(np.float32)))
-    prepared = Preprocessor(port, PreprocessConfig.model_validate(config), Settings())(
-        [Picture(data=encoded(gradient(14, 9)))]
-    )
-    found = predict(prepared.tensor[0], prepared.placements[0], **image)
+    made = Preprocessor(port, PreprocessConfig.model_validate(config), Settings())
+    run = run_of(made, [Picture(data=encoded(gradient(14, 9)))])
+    found = predict(run.tensors["in0"][0], run.contents[0], **image)
     np.testing.assert_array_equal(np.asarray(found), np.asarray(gradient(14, 9)))
 
 
