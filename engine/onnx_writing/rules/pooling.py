@@ -18,7 +18,10 @@ from engine.promotion import float_dtype
 
 
 def _attributes(layer: pool.PaddedPool, input: Value) -> dict[str, Any]:
-    """Return the attributes of a pool; with known sizes a last window that hangs over becomes padding."""
+    """Return the attributes of a pool; with known sizes a last window that hangs over becomes padding.
+
+    onnxruntime refuses padding that is not smaller than the kernel, as a dilated window may need.
+    """
     sizes = input.shape[-layer.spatial_rank :]
     windows: Sequence[Window] = layer.windows_on(sizes) if None not in sizes else layer.windows
     dilations = [each.dilation for each in windows]
@@ -27,12 +30,13 @@ def _attributes(layer: pool.PaddedPool, input: Value) -> dict[str, Any]:
         "strides": [each.stride for each in windows],
         "dilations": dilations if max(dilations) > 1 else None,
     }
-    if None in sizes and isinstance(layer.padding, str):
+    pairs = zip(windows, sizes, strict=True)
+    margins = [] if None in sizes else [each.margins(size or 0) for each, size in pairs]
+    if margins and all(max(pair) < each.kernel for pair, each in zip(margins, windows, strict=True)):
+        return result | {"pads": [*(before for before, _ in margins), *(after for _, after in margins)]}
+    if isinstance(layer.padding, str):
         return result | {"auto_pad": layer.padding.upper()}
-    if None in sizes:
-        return result | {"pads": _pads(windows), "ceil_mode": 1 if layer.ceil_mode else None}
-    margins = [each.margins(size or 0) for each, size in zip(windows, sizes, strict=True)]
-    return result | {"pads": [*(before for before, _ in margins), *(after for _, after in margins)]}
+    return result | {"pads": _pads(windows), "ceil_mode": 1 if layer.ceil_mode else None}
 
 
 def _pads(windows: Sequence[Window]) -> list[int]:

@@ -68,6 +68,25 @@ def test_the_codes_of_a_quantised_layer_are_ours() -> None:
     np.testing.assert_allclose(answers(graph, [x])[0], ours[0], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("stride", [1, 2, 3])
+@pytest.mark.parametrize(("kernel", "padding"), [(2, 0), (2, 1), (3, 1)])
+@pytest.mark.parametrize("dilation", [1, 2, 3, 4])
+def test_dilated_windows_that_hang_over_give_pytorchs_answer(
+    kernel: int, stride: int, padding: int, dilation: int
+) -> None:
+    """A window may hang over by more elements than it has, which onnxruntime refuses as padding."""
+    torch = pytest.importorskip("torch")
+    given: dict[str, Any] = {"kernel_size": (kernel,) * 2, "stride": (stride,) * 2, "padding": (padding,) * 2,
+                             "dilation": (dilation,) * 2, "ceil_mode": True, "return_indices": True}  # fmt: skip
+    for size in (9, 12):
+        x = np.random.default_rng(size).standard_normal((1, 2, size, size + 1), np.float32)
+        outputs = op("pnnx.Output", "out0", "1"), op("pnnx.Output", "out1", "2")
+        graph = built(INPUT, op("nn.MaxPool2d", "pool", "0", "1 2", **given), *outputs, _0=x.shape)
+        expected = torch.nn.MaxPool2d(**given)(torch.from_numpy(x))
+        for found, right in zip(answers(graph, [x]), expected, strict=True):
+            np.testing.assert_array_equal(found, right.numpy())
+
+
 @pytest.mark.parametrize("type", ["torch.cummax", "torch.cummin"])
 @pytest.mark.parametrize(("shape", "dim"), [((2, 3, 4), 1), ((5,), 0), ((87, 4), -1), ((1, 5, 1, 7), 2)])
 def test_running_extremes_keep_their_positions(type: str, shape: tuple[int, ...], dim: int) -> None:
