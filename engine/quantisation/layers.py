@@ -21,7 +21,7 @@ from engine.layers.linear.matmul import Matmul
 from engine.layers.normalisation.softmax import Softmax
 from engine.layers.recurrent.recurrent import Recurrent
 from engine.passes.support.byte_products import has_byte_kernel, is_in_blocks
-from engine.passes.support.facts import Facts, only_consumer, stored_tensor
+from engine.passes.support.facts import Facts, input_named, only_consumer, stored_tensor
 from engine.passes.support.rewriting import stored, tensor
 from engine.pnnx import Operator, Parameter
 from engine.quantisation.histogram import Affine
@@ -177,14 +177,16 @@ class QuantisableProduct(Int8Layer):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class QuantisableNetwork(Int8Layer):
-    """LSTM, GRU or plain recurrent network that begins with zeros. With int8 it rounds each row that it multiplies.
+    """LSTM, GRU or plain recurrent network. With int8 it rounds each row that it multiplies.
 
     Args:
         weights: by name.
+        states: operands of the initial states, by the names of its arguments; zeros for others.
     """
 
     rounds_input: ClassVar[bool] = True
     weights: Mapping[str, Array]
+    states: Mapping[str, str]
 
     @property
     def saved_bytes(self) -> int:
@@ -201,7 +203,8 @@ class QuantisableNetwork(Int8Layer):
         others = [each.name if is_own else f"{prefix}/{k}" for k, each in enumerate(op.outputs[1:])]
         attributes = {name: stored(each) for name, each in weights.items()}
         kind, params = f"nn.{type(op.definition).__name__}", {**op.params, "rounds": "each"}
-        yield Operator(kind, prefix, (input,), (output, *others), params, attributes)
+        inputs, labels = (input, *self.states.values()), ("input", *self.states)
+        yield Operator(kind, prefix, inputs, (output, *others), params, attributes, labels=labels)
 
 
 def find_layers(graph: RuntimeGraph) -> list[Int8Layer]:
@@ -339,14 +342,20 @@ def _network(op: RuntimeOperator, layer: Recurrent, facts: Facts) -> Quantisable
         for name, each in op.layer.keywords.items()
     }
     weights = {name: each for name, each in found.items() if isinstance(each, np.ndarray) and each.dtype == _FLOAT32}
-    states = [facts.argument(op, f"initial_{name}") for name in layer.state_names]
-    is_begun = any(each is not None and not (isinstance(each, np.ndarray) and not each.any()) for each in states)
-    given = facts.spec(op.inputs[0])
-    if is_begun or facts.argument(op, "lengths") is not None or len(weights) < len(found):
+    begun = [name for each in layer.state_names if not _is_zero(facts.argument(op, name := f"initial_{each}"))]
+    states = {name: operand for name in begun if (operand := input_named(op, name)) is not None}
+    if facts.argument(op, "lengths") is not None or len(weights) < len(found) or len(states) < len(begun):
         return None
-    if given is None or given.dtype != _FLOAT32 or given.shape is None:
+    specs = [facts.spec(each) for each in (op.inputs[0], *states.values())]
+    if any(each is None or each.dtype != _FLOAT32 or each.shape is None for each in specs):
         return None
-    return QuantisableNetwork(operators=(op,), weights=weights)
+    names = {argument: operand.name for argument, operand in states.items()}
+    return QuantisableNetwork(operators=(op,), weights=weights, states=names)
+
+
+def _is_zero(state: object) -> bool:
+    """Return whether a network begins with zeros."""
+    return state is None or (isinstance(state, np.ndarray) and not state.any())
 
 
 def _is_float32(value: object) -> bool:

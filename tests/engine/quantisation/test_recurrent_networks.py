@@ -12,6 +12,7 @@ from engine import RuntimeGraph, Session, quantise
 from engine.errors import GraphError
 from engine.quantisation import measurement, selection
 from engine.quantisation.layers import find_layers
+from engine.tensor import TensorSpec
 from tests.engine.compiler.lowering.rules.recurrent.test_recurrent import GATES, graph, network, numbers
 from tests.engine.graph.build import INPUT, built, op
 
@@ -82,8 +83,37 @@ def test_layers_of_all_kinds_share_an_input() -> None:
     assert kept(found.graph, net, inputs) > 0.99
 
 
-def test_a_network_that_begins_with_a_state_is_left_as_it_is() -> None:
-    assert not find_layers(graph(network("nn.GRU", 5, 8, inputs="0 2"), results="1", _0=(5, 1, 5), _2=(1, 1, 8)))
+@pytest.mark.parametrize("ways", [1, 2])
+@pytest.mark.parametrize("type", GATES)
+def test_states_from_outside_begin_a_quantised_network(type: str, ways: int) -> None:
+    """One state is an input, as of a network that runs piece by piece; an LSTM's other one is computed."""
+    shape, is_lstm = (2 * ways, 3, 16), type == "nn.LSTM"
+    net = built(
+        INPUT,
+        op("pnnx.Input", "h0", "", "h"),
+        op("nn.Linear", "begin", "h", "c", in_features=16, out_features=16, bias=False, weight=numbers(9, 16, 16)),
+        network(type, 8, 16, layers=2, ways=ways, inputs="0 h c" if is_lstm else "0 c", outputs="1 last"),
+        op("pnnx.Output", "out0", "1"),
+        op("pnnx.Output", "out1", "last"),
+        _0=(6, 3, 8), _h=shape,
+    )  # fmt: skip
+    inputs = [[numbers(seed, 6, 3, 8), 2 * numbers(seed + 20, *shape)] for seed in range(4)]
+    found = quantise(net, inputs, threads=1, keep=0.99)
+    assert [each.precision for each in found.layers] == ["int8", "int8"]
+    assert kept(found.graph, net, inputs) > 0.99
+    (layer,) = [each for each in found.graph.operators if each.type == type]
+    assert layer.attributes["weight_hh_l0"].dtype == np.int8
+    compiled, reference = (Session(found.graph, backend=each, cache=None) for each in ("compiled", "reference"))
+    for each in inputs:
+        for mine, theirs in zip(compiled.run(each), reference.run(each), strict=True):
+            np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_a_network_that_begins_with_a_constant_or_a_state_of_another_dtype_is_left_as_it_is() -> None:
+    constant = {"initial_h": numbers(1, 1, 1, 8)}
+    assert not find_layers(graph(network("nn.GRU", 5, 8, **constant), results="1", _0=(5, 1, 5)))
+    wide = TensorSpec((1, 1, 8), np.dtype(np.float64))
+    assert not find_layers(graph(network("nn.GRU", 5, 8, inputs="0 2"), results="1", _0=(5, 1, 5), _2=wide))
 
 
 def test_a_quantised_network_is_not_quantised_again() -> None:
