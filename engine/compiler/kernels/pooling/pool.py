@@ -182,6 +182,8 @@ class _Row:
         return self._loop(count, PART, part)
 
     def _loop(self, count: Index, step: int, values: Callable[[Value], list[Value]]) -> list[Value]:
+        if count == 0:  # a window of padding alone
+            return self.neutral
         with self.f.loop(0, count, step, carry=self.neutral) as loop:
             loop.carry(self._joined([loop.carried, values(loop.index)]))
         return loop.results

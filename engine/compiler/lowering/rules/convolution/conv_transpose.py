@@ -141,7 +141,8 @@ def lower_conv_transpose(context: Context) -> Lowered:
         raise NotLoweredError("there is no kernel without a batch dimension")
     strides = _strides_of(layer, weight.shape[2:], x.shape[2:])
     if not isinstance(given, View) and not isinstance(bias, View):  # both are known before the run
-        if prefers_overlap_add(context, layer, *weight.shape[1:3]):
+        is_faster = prefers_overlap_add(context, layer, *weight.shape[1:3])
+        if is_faster:
             return lower_overlap_add(context, layer, given, bias)
     axes = _axes(layer, weight.shape[2:], strides, sizes[2:])
     image, copies = context.image(x, _border(axes[1], axes[2], x.shape[2:]))
