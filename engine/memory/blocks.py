@@ -150,9 +150,8 @@ def spill_block(descriptor: int, folder: str, size: int, keep: Callable[[int], o
         return None
 
     def copy(nameless: int) -> Array | None:
-        if not _has_room(nameless, size):
+        if not _reserve(nameless, size):
             return None
-        os.posix_fallocate(nameless, 0, size)
 
         def send(at: int, count: int) -> int:
             os.lseek(nameless, at, os.SEEK_SET)
@@ -174,18 +173,7 @@ def disk_block(pieces: Callable[[], Iterator[Array]], size: int) -> Array | None
     """
 
     def write(nameless: int) -> Array | None:
-        if not _has_room(nameless, size):
-            return None
-        os.posix_fallocate(nameless, 0, size)
-        at = 0
-        for piece in pieces():
-            check_cancelled()
-            content = piece.reshape(-1).view(np.uint8).data
-            done = 0
-            while done < len(content):
-                done += os.pwrite(nameless, content[done:], at + done)
-            at += done
-        return _mapped(nameless, size, None)
+        return map_block(nameless, size) if _fill(nameless, pieces(), size) else None
 
     return _in_nameless_file(write, tempfile.gettempdir())
 
@@ -203,16 +191,12 @@ def move_to_disk(block: Array, folder: str) -> bool:
     """
     skip = -block.ctypes.data % mmap.PAGESIZE
     size = max(0, block.nbytes - skip) // mmap.PAGESIZE * mmap.PAGESIZE
-    content = block.data.cast("B")[skip : skip + size]
+    content = block.view(np.uint8)[skip : skip + size]
 
     def move(nameless: int) -> bool:
-        if not size or not _has_room(nameless, size):
+        pieces = (content[at : at + PIECE_BYTES] for at in range(0, size, PIECE_BYTES))
+        if not size or not _fill(nameless, pieces, size):
             return False
-        os.posix_fallocate(nameless, 0, size)
-        at = 0
-        while at < size:
-            check_cancelled()
-            at += os.pwrite(nameless, content[at : at + PIECE_BYTES], at)
         rights, flags = mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | _MAP_FIXED
         begin = block.ctypes.data + skip
         return bool(_libc.mmap(begin, size, rights, flags, nameless, 0) == begin)
@@ -242,27 +226,39 @@ def _in_nameless_file(use: Callable[[int], T], folder: str) -> T | None:
     return None
 
 
-def _has_room(nameless: int, size: int) -> bool:
-    """Return whether a file lies on a disk with twice the room that is needed."""
+def _reserve(nameless: int, size: int) -> bool:
+    """Reserve the bytes of a file if it lies on a disk with twice the room, and return whether it does."""
     room = os.fstatvfs(nameless)
-    return _kind_of_disk(nameless) in _DISKS and room.f_bavail * room.f_frsize >= 2 * size
+    if _kind_of_disk(nameless) not in _DISKS or room.f_bavail * room.f_frsize < 2 * size:
+        return False
+    os.posix_fallocate(nameless, 0, size)
+    return True
+
+
+def _fill(nameless: int, pieces: Iterator[Array], size: int) -> bool:
+    """Write contiguous arrays of that many bytes to a file if there is room, and return whether there is."""
+    if not _reserve(nameless, size):
+        return False
+    at = 0
+    for piece in pieces:
+        check_cancelled()
+        content = piece.reshape(-1).view(np.uint8).data
+        while content:
+            done = os.pwrite(nameless, content, at)
+            content, at = content[done:], at + done
+    return True
 
 
 def _mapped(nameless: int, size: int, keep: Callable[[int], object] | None) -> Array:
     """Return an unlinked file as a block; ``keep`` is called with a descriptor of it, for reading."""
     block = map_block(nameless, size)
     if keep is not None:
-        _with_reader(nameless, keep)
+        reader = os.open(f"/proc/self/fd/{nameless}", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            keep(reader)
+        finally:
+            os.close(reader)
     return block
-
-
-def _with_reader(nameless: int, keep: Callable[[int], object]) -> None:
-    """Reopen an unlinked file for reading while the function uses it."""
-    reader = os.open(f"/proc/self/fd/{nameless}", os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        keep(reader)
-    finally:
-        os.close(reader)
 
 
 def _kind_of_disk(descriptor: int) -> int:
