@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 
 import engine
-from engine.compiler.runtime import memory
+from engine.compiler.runtime import instance, memory
 from engine.errors import EngineError
 from engine.graph import execute
 from engine.graph.running.reference import as_outputs
@@ -59,6 +59,7 @@ def race(graph: engine.RuntimeGraph, inputs: Sequence[Array]) -> Outcome | None:
     if not cases:
         return None
     _place_memory_between_guard_pages()
+    instance.WORTH_WAKING = 0  # type: ignore[misc]  # small graphs run on both threads
     session = engine.Session(graph, backend="compiled", cache=None, threads=2)
     try:
         session.run(inputs)
