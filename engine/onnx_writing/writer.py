@@ -400,6 +400,8 @@ class Writer(Builder):
         try:
             specs = {name: described(each) for name, each in keywords.items()}
             known = _before_a_run(layer)
+            if known is None:
+                return UNKNOWN
             if specs:
                 return known.infer(*map(described, given), **specs)
             return inferred(known, *map(described, given))
@@ -427,9 +429,11 @@ def _is_small(announced: Any, most: int) -> bool:
     return announced.size * announced.dtype.itemsize <= most
 
 
-def _before_a_run(layer: Layer) -> Layer:
-    """Return a layer with parameters that only a run decides as unknown sizes."""
+def _before_a_run(layer: Layer) -> Layer | None:
+    """Return a layer with parameters that only a run decides as unknown sizes; None if their number is unknown."""
     unknown = {name: _blurred(each) for name, each in vars_of(layer) if holds_value(each)}
+    if any(each is UNKNOWN for each in unknown.values()):
+        return None
     return with_fields(layer, unknown) if unknown else layer
 
 

@@ -161,6 +161,9 @@ def _log_sum(base: float) -> Function:
 
 def _shift(is_left: bool) -> Function:
     def write(x: Value, y: Value) -> Value:
+        if x.dtype.kind == "u":
+            shifted = node("BitShift", direction="LEFT" if is_left else "RIGHT")(x, y)
+            return where(y < 8 * x.dtype.itemsize, shifted, 0)
         most = 8 * x.dtype.itemsize - 2  # beyond, the power of two overflows and the result is the same
         factor = node("Pow")(_like(2, x), y if is_left else _min(y, most))
         return x * factor if is_left else floor_divide(x, factor)

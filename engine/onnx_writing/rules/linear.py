@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from engine.layers.linear import linear, matmul
+from engine.layers.linear import block_linear, linear, matmul
 from engine.onnx_writing.registry import writes
 from engine.onnx_writing.value import Value
 from engine.onnx_writing.writer import END, INT64, Writer
@@ -32,6 +32,37 @@ def transposed(to: Writer, matrix: Value) -> Value:
     scales = [Value(to, name, matrix.dtype) for name in others]
     made = to.op("DequantizeLinear", turned, *scales, dtype=matrix.dtype, **attributes)
     return replace(made, sizes=matrix.shape[::-1])
+
+
+@writes(block_linear.BlockLinear, folds=False)
+def blocks(
+    to: Writer,
+    layer: block_linear.BlockLinear,
+    input: Value,
+    weight: Value,
+    scales: Value,
+    zero_points: Value | None = None,
+    bias: Value | None = None,
+) -> Value:
+    """Write weights in blocks as codes of 4 or 8 bits that are dequantised."""
+    (width,) = to.known(input.shape[-1:], "the number of features")
+    zeros = 1 << (layer.bits - 1) if zero_points is None else zero_points.constant
+    if weight.constant is None or zeros is None:
+        to.refuse("weights in blocks must be stored with the model")
+    zeros = np.broadcast_to(zeros, weight.constant.shape[:2])
+    if not np.isin(zeros, range(1 << layer.bits)).all():
+        to.refuse("zero points of weights in blocks must be integers of as many bits as the codes")
+    to.require(21)
+    dtype = np.dtype("uint8" if layer.bits == 8 else "uint4")
+    codes = block_linear.codes_of(weight.constant, layer.bits).reshape(len(weight.constant), -1)[:, :width]
+    stored = [
+        to.store(each.T.astype(dtype), f"{to.scope}.{name}") for each, name in ((codes, "codes"), (zeros, "zeros"))
+    ]
+    factors = to.transpose(to.cast(scales, input.dtype), (1, 0))
+    matrix = to.op("DequantizeLinear", stored[0], factors, stored[1], dtype=input.dtype, axis=0,
+                   block_size=layer.block_size)  # fmt: skip
+    made = to.op("MatMul", input, matrix)
+    return made if bias is None else made + to.cast(bias, input.dtype)
 
 
 @writes(matmul.Matmul)

@@ -38,7 +38,9 @@ REFUSED = {
 def answers(graph: engine.RuntimeGraph, inputs: list[Any], **options: Any) -> list[Any]:
     """Return what onnxruntime computes from a written graph."""
     model = to_model(graph, **options).SerializeToString()
-    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    settings = onnxruntime.SessionOptions()
+    settings.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")  # float32
+    session = onnxruntime.InferenceSession(model, settings, providers=["CPUExecutionProvider"])
     used = {each.name for each in session.get_inputs()}
     pairs = zip(graph.inputs, inputs, strict=True)
     given = {port.name: x if port.spec is None else x.astype(port.spec.dtype) for port, x in pairs if port.name in used}
@@ -129,6 +131,37 @@ def test_a_mask_that_repeats_for_every_window_is_stored_once(repeats: bool) -> N
         answers(graph, [q, k, v])[0], weights / weights.sum(-1, keepdims=True) @ v, rtol=1e-4, atol=1e-5
     )
     assert [1 if repeats else 4, 3, 5, 5] in [list(each.dims) for each in to_model(graph).graph.initializer]
+
+
+@pytest.mark.parametrize("bits", [2, 4, 8])
+@pytest.mark.parametrize("zeros", [None, np.uint8, np.float32])
+def test_weights_in_blocks_stay_codes(bits: int, zeros: Any) -> None:
+    random, per_byte = np.random.default_rng(5), 8 // bits
+    codes = random.integers(0, 1 << bits, (6, 3, 16)).astype(np.uint8)
+    packed = (
+        (codes.reshape(6, 3, -1, per_byte) << (np.arange(per_byte, dtype=np.uint8) * bits)).sum(-1).astype(np.uint8)
+    )
+    scales, bias = random.random((6, 3)).astype(np.float32), random.random(6).astype(np.float32)
+    shift = random.integers(0, 1 << bits, (6, 3))
+    arrays = {
+        "weight": packed,
+        "scales": scales,
+        "bias": bias,
+        **({} if zeros is None else {"zero_points": shift.astype(zeros)}),
+    }
+    layer = op("engine.BlockLinear", "fc", "x", "y", bits=bits, block_size=16, bias=True, zero_points=zeros is not None)
+    stored = {name: Attribute(each.shape, each.dtype, each) for name, each in arrays.items()}
+    spec = engine.TensorSpec((2, 40), np.dtype(np.float32))
+    graph = built(
+        op("pnnx.Input", "x", "", "x"), replace(layer, attributes=stored), op("pnnx.Output", "y", "y"), _x=spec
+    )
+    wide = (codes.astype(np.int64) - (1 << (bits - 1) if zeros is None else shift[..., None])) * scales[
+        ..., None
+    ].astype(np.float64)
+    x = random.standard_normal((2, 40)).astype(np.float32)
+    expected = x @ wide.reshape(6, 48)[:, :40].T + bias
+    np.testing.assert_allclose(answers(graph, [x])[0], expected, rtol=1e-4, atol=1e-4)
+    assert sum(each.data_type == onnx.TensorProto.FLOAT for each in to_model(graph).graph.initializer) == 2
 
 
 def residual_block() -> engine.RuntimeGraph:
