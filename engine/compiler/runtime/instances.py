@@ -263,7 +263,7 @@ class Instances:
         if not (self._must or is_own or CACHE.has_room(size, self.limit)):
             return None
         instance = self._instance(program)
-        entry = Entry(instance, size, _evictor(self, key), is_own)
+        entry = Entry(instance, size, weakref.WeakMethod(self._remove), is_own)
         with self._lock:
             before = self._ready.get(key)
             self._ready[key] = entry
@@ -273,7 +273,7 @@ class Instances:
         if CACHE.add(entry, self.limit, must=self._must):
             QUEUE.forget(self, key)
             return instance
-        self._remove(key, entry)  # no room: other instances were added meanwhile
+        self._remove(entry)  # no room: other instances were added meanwhile
         return None
 
     def _keep_bound(self, key: Key, program: Program, size: int) -> BoundInstance | None:
@@ -284,7 +284,7 @@ class Instances:
             is_new = template is None
             if template is None:
                 made = TemplateInstances(program, self._instance)
-                template = self._templates[number] = Entry(made, size, _template_evictor(self))
+                template = self._templates[number] = Entry(made, size, weakref.WeakMethod(self._remove_template))
             template.bytes = max(template.bytes, size)
         if is_new and not CACHE.add(template, self.limit, must=self._must):
             self._remove_template(template)
@@ -311,35 +311,10 @@ class Instances:
         template.instance.close()
         self._release(template.instance.program)
 
-    def _remove(self, key: Key, entry: Entry[Instance]) -> None:
+    def _remove(self, entry: Entry[Instance]) -> None:
         with self._lock:
-            if self._ready.get(key) is entry:
-                del self._ready[key]
+            self._ready = {key: each for key, each in self._ready.items() if each is not entry}
         entry.instance.close()
-
-
-def _evictor(owner: Instances, key: Key) -> Callable[[Entry[Instance]], None]:
-    """Return the eviction callback; it must not keep the owner alive."""
-    found = weakref.ref(owner)
-
-    def evict(entry: Entry[Instance]) -> None:
-        instances = found()
-        if instances is not None:
-            instances._remove(key, entry)
-
-    return evict
-
-
-def _template_evictor(owner: Instances) -> Callable[[Entry[TemplateInstances]], None]:
-    """Return the eviction callback of a template; it must not keep the owner alive."""
-    found = weakref.ref(owner)
-
-    def evict(entry: Entry[TemplateInstances]) -> None:
-        instances = found()
-        if instances is not None:
-            instances._remove_template(entry)
-
-    return evict
 
 
 def _remember(numbers: dict[Key, int], key: Key, number: int) -> None:

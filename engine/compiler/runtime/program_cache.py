@@ -39,13 +39,13 @@ class Entry(Generic[Kept]):
     """Instance that is kept, or all instances of a template.
 
     Args:
-        evict: removes it from its owner, and ends its threads.
+        evict: removes it from its owner, and ends its threads; a weak reference, which keeps no owner alive.
         is_own: whether it is for the shapes of the graph's file.
     """
 
     instance: Kept
     bytes: int
-    evict: Callable[[Entry[Kept]], None]
+    evict: weakref.WeakMethod[Callable[[Entry[Kept]], None]]
     is_own: bool = False
 
 
@@ -74,7 +74,9 @@ class ProgramCache:
             self._entries.difference_update(victims)
             self._entries.add(entry)
         for each in victims:
-            each.evict(each)
+            evict = each.evict()
+            if evict is not None:
+                evict(each)
         return True
 
     def discard(self, entry: Entry[Any]) -> None:
