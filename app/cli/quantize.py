@@ -125,9 +125,10 @@ def report(
     else:
         before, after = (time_text(1e3 * each) for each in (result.float_ms, result.int8_ms))
         kinds = " and ".join(sorted({each.precision for each in result.layers} - {"float32"}))
+        saved = f", weights {_bytes_text(result.saved_bytes)} smaller" if result.saved_bytes else ""
         lines += [
-            f"{result.quantised_layers} of {count} in {kinds}: {before} -> {after} a run, "
-            f"weights {_bytes_text(result.saved_bytes)} smaller{_kept_text(result.kept)}",
+            f"{result.quantised_layers} of {count} in {kinds}: {before} -> {after} a run{saved}"
+            f"{_kept_text(result.kept)}",
             *([] if accuracy is None else [_accuracy_text(accuracy)]),
             f"written to {folder}",
         ]
@@ -159,7 +160,7 @@ def _cells(layer: engine.LayerReport, times: Iterable[str]) -> tuple[str, ...]:
         f"{layer.sqnr_db:.1f} dB",
         f"{100 * layer.share:.1f} %",
         _restore_text(layer),
-        _bytes_text(layer.saved_bytes) if layer.precision != "float32" else "",
+        _bytes_text(layer.saved_bytes) if layer.precision not in ("float32", "bf16") else "",
         f"{layer.name} ({layer.type})",
         layer.reason,
     )

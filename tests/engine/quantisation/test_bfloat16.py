@@ -96,6 +96,20 @@ def test_a_layer_that_is_not_faster_stays_float32(times: dict[str, float]) -> No
     assert {each.int8_us for each in found.layers} == {None}
 
 
+def test_a_layer_that_no_kernel_of_bfloat16_suits_is_not_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    weight = RANDOM.standard_normal((5, 64)).astype(np.float32)
+    graph = built(
+        op("pnnx.Input", "in0", "", "x"),
+        op("nn.Linear", "narrow", "x", "y", in_features=64, out_features=5, bias=False, weight=weight),
+        op("pnnx.Output", "out0", "y"),
+        _x=SHAPE,
+    )
+    monkeypatch.setattr(measurement, "layer_times", lambda kernels, layers: [kernels])
+    monkeypatch.setattr(measurement, "measure_kernels", lambda *_: (10.0, 5.0))
+    (cost,) = measurement.measure_layers(graph, find_products(graph), BFloat16(), SAMPLES, 1)
+    assert (cost.noise, cost.float_us, cost.time_us) == (0.0, 10.0, 10.0)
+
+
 def test_errors_of_layers_are_those_of_rounded_factors(times: dict[str, float]) -> None:
     found = quantise(attending(), SAMPLES[:1], precision="bf16", keep=0)
     x = SAMPLES[0][0].astype(np.float64)
