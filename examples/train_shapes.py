@@ -178,7 +178,7 @@ def measure(model: nn.Module, samples: Sequence[Sample]) -> Figures:
         [decode(output, score, IOU_THRESHOLD) for output in outputs] for score in (0.005, SCORE_THRESHOLD)
     )
     true = [sample.boxes for sample in samples]
-    at = {iou: average_precisions(found, true, len(LABELS), iou / 100) for iou in range(50, 100, 5)}
+    at = {iou: average_precisions(found, true, range(len(LABELS)), iou / 100) for iou in range(50, 100, 5)}
     precision, recall = precision_and_recall(let_through, true, 0.5)
     return Figures(
         pictures=len(samples),

@@ -49,9 +49,11 @@ def decode(output: Floats, score_threshold: float, iou_threshold: float) -> Boxe
     return Boxes(corners=corners[kept], classes=classes[kept], scores=output[4:, anchors].max(axis=0)[kept])
 
 
-def average_precisions(found: Sequence[Boxes], true: Sequence[Boxes], classes: int, iou: float) -> list[float]:
-    """Return the average precision of each class over all images."""
-    return [_average_precision(found, true, label, iou) for label in range(classes)]
+def average_precisions(
+    found: Sequence[Boxes], true: Sequence[Boxes], classes: Sequence[int], iou: float
+) -> list[float]:
+    """Return the average precision of each of these classes over all images, which have true boxes of it."""
+    return [_average_precision(found, true, label, iou) for label in classes]
 
 
 def precision_and_recall(found: Sequence[Boxes], true: Sequence[Boxes], iou: float) -> tuple[float, float]:

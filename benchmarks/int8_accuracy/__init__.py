@@ -1,0 +1,1 @@
+"""Accuracy of int8 networks; see ``__main__``."""
