@@ -179,7 +179,10 @@ COMMANDS: Final[dict[str, tuple[str, ...]]] = {
         "int8_models --auto --save int8_auto --networks "
         "whisper_tiny_encoder vit_tiny_224 bert_mini_128 swin_tiny_224 mobilenet_v3_small convnext_tiny_224",
     ),
-    "int8_accuracy": ("int8_accuracy --packages {raw}/wheels --save int8_accuracy",),
+    "int8_accuracy": (
+        "int8_accuracy --packages {raw}/wheels --pictures {raw}/imagenet-sample-images --boxes {raw}/coco128_yolo "
+        "--detector {raw}/yolox_nano.onnx --save int8_accuracy",
+    ),
     "texts": ("texts --model {raw}/minilm --save texts",),
     "texts_int8": ("texts --precision int8 --model {raw}/minilm-int8 --save texts_int8",),
     "loadgen": ("texts.loadgen --model {raw}/minilm --save loadgen",),

@@ -52,7 +52,7 @@ def equalising_factors(layers: Sequence[QuantisableLayer], runs: Iterable[Mappin
 
 
 class ChannelRanges:
-    """Smallest value, largest value and mean square of each channel of one operand.
+    """Smallest value, largest value and mean square of each channel of one operand, over some runs.
 
     Args:
         layers: the layers that read the operand.
@@ -61,6 +61,7 @@ class ChannelRanges:
     def __init__(self, layers: Sequence[QuantisableProduct]) -> None:
         self._layers = layers
         self._low, self._high, self._squares = np.zeros((3, 1))
+        self._runs = 0
 
     def add(self, values: Array) -> None:
         """Take the values of one run into account."""
@@ -68,6 +69,7 @@ class ChannelRanges:
             axis = self._layers[0].channel_axis
             rows = np.moveaxis(values, axis, 0).reshape(values.shape[axis], -1)
             self._low, self._high = np.minimum(self._low, rows.min(1)), np.maximum(self._high, rows.max(1))
+            self._runs += 1
             self._squares = self._squares + np.square(rows, dtype=np.float64).mean(1)
 
     def factors(self) -> Array | None:
@@ -90,7 +92,8 @@ class ChannelRanges:
     def _errors(self, factors: Array) -> Array:
         """Return the expected squared error of each layer's output, the channels of its input divided by factors."""
         step = ((self._high / factors).max() - (self._low / factors).min()) / LEVELS
-        return np.array([_expected_error(layer, factors, step, self._squares) for layer in self._layers])
+        squares = self._squares / self._runs
+        return np.array([_expected_error(layer, factors, step, squares) for layer in self._layers])
 
 
 def _expected_error(layer: QuantisableProduct, factors: Array, step: float, squares: Array) -> float:

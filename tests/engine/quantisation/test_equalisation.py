@@ -62,6 +62,12 @@ def test_channels_of_a_depthwise_convolution_become_equally_large() -> None:
     np.testing.assert_allclose(largest, largest[0], rtol=1e-5)
 
 
+def test_a_run_more_does_not_change_the_weight_of_the_rounded_weights() -> None:
+    graph, x = linear(normal(3, 4) / SPREAD), normal(4, 4) * SPREAD
+    once, often = (factors_of(graph, *[x] * runs)[1]["x"] for runs in (1, 16))
+    np.testing.assert_array_equal(once, often)
+
+
 @pytest.mark.parametrize("groups", [1, 2, 4])
 def test_a_divided_input_and_multiplied_weights_make_the_same_convolution(groups: int) -> None:
     torch = pytest.importorskip("torch")
