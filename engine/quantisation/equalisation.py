@@ -28,8 +28,11 @@ RANGED: Final = 16
 _POWERS: Final = (0.25, 0.5, 0.75, 1.0)
 # Factors are used where they reduce the expected squared error to this share.
 _WORTH: Final = 0.5
-# Least range of a channel relative to the largest: channels that are nearly always zero.
+# Least range of a channel relative to the largest.
 _LEAST: Final = 1e-3
+# A channel is divided only if most runs reach this share of its range: one that was nearly always zero in the samples
+# would be clipped wherever it is not.
+_USUAL: Final = 0.25
 
 
 def equalising_factors(layers: Sequence[QuantisableLayer], runs: Iterable[Mapping[str, Array]]) -> dict[str, Array]:
@@ -61,15 +64,16 @@ class ChannelRanges:
     def __init__(self, layers: Sequence[QuantisableProduct]) -> None:
         self._layers = layers
         self._low, self._high, self._squares = np.zeros((3, 1))
-        self._runs = 0
+        self._largest: list[Array] = []
 
     def add(self, values: Array) -> None:
         """Take the values of one run into account."""
         if values.size:
             axis = self._layers[0].channel_axis
             rows = np.moveaxis(values, axis, 0).reshape(values.shape[axis], -1)
-            self._low, self._high = np.minimum(self._low, rows.min(1)), np.maximum(self._high, rows.max(1))
-            self._runs += 1
+            low, high = rows.min(1), rows.max(1)
+            self._largest.append(np.maximum(-low, high))
+            self._low, self._high = np.minimum(self._low, low), np.maximum(self._high, high)
             self._squares = self._squares + np.square(rows, dtype=np.float64).mean(1)
 
     def factors(self) -> Array | None:
@@ -78,7 +82,8 @@ class ChannelRanges:
         largest = np.maximum(-self._low, self._high)
         if len(axes) > 1 or not 0 < largest.max() < np.inf:
             return None
-        ranges = np.maximum(largest / largest.max(), _LEAST)
+        is_usual = np.median(self._largest, axis=0) >= _USUAL * largest
+        ranges = np.where(is_usual, np.maximum(largest / largest.max(), _LEAST), 1)
         exact = self._errors(np.ones_like(ranges))
         if not exact.all():  # weights that are all zero
             return None
@@ -92,7 +97,7 @@ class ChannelRanges:
     def _errors(self, factors: Array) -> Array:
         """Return the expected squared error of each layer's output, the channels of its input divided by factors."""
         step = ((self._high / factors).max() - (self._low / factors).min()) / LEVELS
-        squares = self._squares / self._runs
+        squares = self._squares / len(self._largest)
         return np.array([_expected_error(layer, factors, step, squares) for layer in self._layers])
 
 

@@ -62,6 +62,16 @@ def test_channels_of_a_depthwise_convolution_become_equally_large() -> None:
     np.testing.assert_allclose(largest, largest[0], rtol=1e-5)
 
 
+def test_a_channel_that_few_runs_use_is_not_divided_by_its_range() -> None:
+    """It has small values in one of four runs; others may have as large ones as the other channels."""
+    spread = np.array([100, 1, 1, 1, 1, 1, 1, 0.5], np.float32)
+    runs = [np.clip(normal(1, 8, 9, 9), -1, 1) * spread[:, None, None] for _ in range(4)]
+    for x in runs[1:]:
+        x[:, 7] = 0
+    found = factors_of(convolution(8, 8, normal(8, 1, 3, 3)), *runs)[1]["x"].ravel()
+    assert found[7] == 1 and found[1] < 0.1
+
+
 def test_a_run_more_does_not_change_the_weight_of_the_rounded_weights() -> None:
     graph, x = linear(normal(3, 4) / SPREAD), normal(4, 4) * SPREAD
     once, often = (factors_of(graph, *[x] * runs)[1]["x"] for runs in (1, 16))
