@@ -15,7 +15,7 @@ from app.cli.arguments.options import UsageError
 from app.cli.output import display_name, write_json
 from app.errors import ConfigError, ServiceError
 from app.messages import printable
-from app.models.folder.layout import CONFIG
+from app.models.folder.layout import CONFIG, QUANTISATION
 from app.models.folder.repository import ModelFiles, VersionFiles
 from app.models.model import Model
 from app.models.sessions import read_graph
@@ -25,7 +25,7 @@ from app.settings import Settings
 
 _OCI: Final = "oci:"
 _TAG: Final = "latest"
-_MAX_BYTES: Final = 8 << 20
+_MAX_BYTES: Final = 1 << 28
 
 # Whether the program is in the cache now, the line to print, and the same as data.
 _Outcome: TypeAlias = tuple[bool, str, dict[str, Any]]
@@ -146,8 +146,7 @@ def _shapes(model: Model, args: argparse.Namespace) -> Iterator[list[engine.Tens
 
 
 def _model_files(files: ModelFiles, version: VersionFiles) -> dict[str, bytes]:
-    """Return the config of a model of the store, and the files that it names."""
-    if files.is_pair:
-        return {}
-    names = [CONFIG, *files.config.named_files]
-    return {name: engine.read_file(files.folder / name, _MAX_BYTES) for name in names if (files.folder / name).exists()}
+    """Return the config of a model with the files that it names, and what lies beside the network of the version."""
+    own = {} if files.is_pair else {name: files.folder / name for name in (CONFIG, *files.config.named_files)}
+    others = {path.name: path for path in (*version.beside, version.param.with_name(QUANTISATION))}
+    return {name: engine.read_file(path, _MAX_BYTES) for name, path in (own | others).items() if path.exists()}

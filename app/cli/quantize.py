@@ -196,14 +196,14 @@ def _written(
     version: VersionFiles,
 ) -> Path:
     """Write the pair, the report and the version's other files to a folder, or to the store as the next version."""
-    others = [path for path in (version.warmup, version.tokenizer, version.hooks) if path is not None and path.exists()]
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch if output is None else output)
         folder.mkdir(parents=True, exist_ok=True)
         result.graph.save(folder / PARAM, folder / BIN)
         (folder / QUANTISATION).write_bytes(dump_json(document))
-        for path in others:
+        for path in version.beside:
             shutil.copyfile(path, folder / path.name)
         if store is None:
             return folder
-        return exporter.place(folder, store, name, result.graph, (QUANTISATION, *(path.name for path in others)))
+        others = (QUANTISATION, *(path.name for path in version.beside))
+        return exporter.place(folder, store, name, result.graph, others)

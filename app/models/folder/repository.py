@@ -66,6 +66,11 @@ class VersionFiles:
     hooks: Path | None = None
     roots: tuple[Path, ...] = ()
 
+    @property
+    def beside(self) -> list[Path]:
+        """Return the files besides the network that requests need."""
+        return [path for path in (self.warmup, self.tokenizer, self.hooks) if path is not None and path.exists()]
+
     def check_links(self) -> None:
         """Raise if a link leads out of the roots.
 

@@ -12,6 +12,7 @@ from app.cli import main
 from app.models.folder.repository import scan
 from app.models.sessions import open_session, read_graph
 from app.settings import Settings
+from tests.app.text_models import write_text_model
 
 
 @pytest.fixture
@@ -57,6 +58,24 @@ def test_a_store_serves_a_bundle_as_a_model_or_a_version(
     session.prepare()
     assert session.describe()["compiler"]["is_cached"] is True
     assert told(capsys, "check", "net") == (0, "net: ok\n", "")
+
+
+def test_a_bundle_of_a_text_model_has_its_tokenizer_hooks_and_warm_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("engine.compiler.bundling.writing.is_unchanged", lambda: True)
+    version = write_text_model(tmp_path / "model_store", "embedding", name="words") / "1"
+    (version / "hooks.py").write_text("def postprocess(answer):\n    return {}\n", encoding="utf-8")
+    inputs = ("input_ids", "attention_mask", "token_type_ids")
+    np.savez(version / "warmup.npz", **dict.fromkeys(inputs, np.ones((1, 3), np.int64)))
+    plugins = ["--plugins", "hooks.py"]
+    shapes = ["--shape", "1,5"] * 3
+    status, _, error = told(capsys, "compile", "words", *shapes, "--bundle", "model_store/copy", *plugins)
+    assert (status, error) == (0, "")
+    for name in ("tokenizer.json", "hooks.py", "warmup.npz"):
+        assert (Path("model_store/copy") / name).read_bytes() == (version / name).read_bytes()
+    shutil.rmtree("model_store/words")
+    assert told(capsys, "check", "copy", *plugins) == (0, "copy: ok\n", "")
 
 
 def test_check_says_what_becomes_of_other_shapes_where_there_is_no_compiler(
