@@ -34,7 +34,8 @@ class Calibration:
 
     Args:
         factors: what the channels of an operand are divided by before they are rounded, where that is worth it.
-        affines: scale and zero point of every operand that a layer reads, after the division.
+        affines: scale and zero point of every operand that a layer reads, after the division; not of those that have no
+            elements in any sample.
         results: scale and zero point of the result of every convolution that no layer reads directly.
         recorded: indices of a few samples of equal shapes, to measure the layers with; their outputs are recorded.
         outputs: outputs of the network for the first samples, by the index of the sample.
@@ -116,12 +117,16 @@ def calibrate(
         raise InputError("every sample makes values that are not finite", where=where, expected="finite numbers")
     return Calibration(
         factors=factors,
-        affines={name: histogram.affine() for name, histogram in histograms.items()},
-        results={name: histogram.affine() for name, histogram in of_results.items()},
+        affines=_affines(histograms),
+        results=_affines(of_results),
         recorded=tuple(recorded),
         outputs=outputs,
         skipped=len(skipped),
     )
+
+
+def _affines(histograms: Mapping[str, Histogram]) -> dict[str, Affine]:
+    return {name: each.affine() for name, each in histograms.items() if not each.is_empty}
 
 
 def before_softmax(graph: RuntimeGraph) -> RuntimeGraph:

@@ -30,11 +30,15 @@ class Histogram:
 
     Bins are equally wide and symmetric about zero. When a value exceeds the limit, the limit doubles and neighbouring
     bins are merged.
+
+    Attributes:
+        is_empty: whether there was no value.
     """
 
     def __init__(self) -> None:
         self._limit = 0.0
         self._counts = np.zeros(2 * _BINS, np.int64)
+        self.is_empty = True
         self.low = 0.0
         self.high = 0.0
 
@@ -42,6 +46,7 @@ class Histogram:
         """Count the values of one tensor, which are finite."""
         if not values.size:
             return
+        self.is_empty = False
         low, high = float(values.min()), float(values.max())
         self.low, self.high = min(self.low, low), max(self.high, high)
         self._reach(max(-low, high))

@@ -91,7 +91,7 @@ def _error(
     """Return the relative energy of the error, and the mean error of each output channel that is corrected."""
     moved = [np.moveaxis(each.astype(np.float64), layer.channel_axis, 0) for each in errors]
     differences = np.concatenate([each.reshape(len(each), -1) for each in moved], axis=1)
-    means = -differences.mean(1) * corrects
+    means = -differences.sum(1) / max(1, differences.shape[1]) * corrects
     energy = sum(float(np.square(each.astype(np.float64)).sum()) for each in expected)
     noise = float(np.square(differences + means[:, None]).sum())
     return (noise / energy if energy else 0.0), means.astype(np.float32)

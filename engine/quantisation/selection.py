@@ -170,6 +170,10 @@ def quantise(
     scored = before_softmax(folded)
     calibrated = layers if precision in ("int8", "auto") else ()
     calibration = calibrate(scored, calibrated, given, threads, progress, equalises=bool(calibrated))
+    if calibrated:  # nothing is known about layers whose input has no elements in any sample
+        layers = [each for each in layers if each.input in calibration.affines]
+        if not layers:
+            raise InputError("the samples have no elements", expected="some for a layer that can be quantised")
     keep = 0.0 if is_made_up else keep
     network = _Network(folded, scored, calibration, given, threads, progress)
     offers: list[Offer] = []

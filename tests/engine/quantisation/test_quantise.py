@@ -140,6 +140,24 @@ def test_weights_and_samples_of_no_size_make_zeros(int8_is_faster: None, size: f
     assert found.quantised_layers == 1 and np.abs(y).max() < 1e-36
 
 
+def test_layers_without_elements_in_the_samples_stay_in_float32(int8_is_faster: None) -> None:
+    def linear(name: str, x: str, y: str) -> Operator:
+        return op("nn.Linear", name, x, y, in_features=8, out_features=5, bias=False, weight=weight(5, 8))
+
+    graph = built(
+        op("pnnx.Input", "in0", "", "x"), op("pnnx.Input", "in1", "", "y"), linear("seen", "x", "a"),
+        linear("unseen", "y", "b"), op("pnnx.Output", "out0", "a"), op("pnnx.Output", "out1", "b"),
+        _x=TensorSpec((None, 8), F32), _y=TensorSpec((None, 8), F32),
+    )  # fmt: skip
+    some, none = RANDOM.standard_normal((4, 8)).astype(np.float32), np.zeros((0, 8), np.float32)
+    assert [layer.name for layer in quantise(graph, [[some, none]], keep=0.9).layers] == ["seen"]
+    later = quantise(graph, [[some, none], [some, some]], keep=0.9)
+    answers = (Session(each, backend="reference", cache=None).run([some, some])[1] for each in (later.graph, graph))
+    np.testing.assert_allclose(*answers, rtol=0, atol=0.1)
+    with pytest.raises(InputError, match="the samples have no elements, expected some for a layer"):
+        quantise(graph, [[none, none]])
+
+
 def test_a_network_that_is_not_faster_as_a_whole_is_left_alone(
     int8_is_faster: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
