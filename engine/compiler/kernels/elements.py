@@ -1,7 +1,7 @@
-"""Element-wise maps over every dtype: comparisons, logic, masks, integers, float64, complex numbers, conversions.
+"""Element-wise maps over every dtype: comparisons, logic, masks, integers, float64, conversions.
 
-Elements are loaded in their own dtype, computed in one domain (float32, float64, int64 or complex64) and
-converted to the dtype of the target.
+Elements are loaded in their own dtype, computed in one domain (float32, float64 or int64) and converted
+to the dtype of the target.
 
 Arguments: target, operands, and a fault flag (an int) where some values are checked.
 """
@@ -24,19 +24,18 @@ from engine.compiler.codegen.ir import (
 )
 from engine.compiler.kernels.channels import fitting_lanes
 from engine.compiler.kernels.expr import Expr, Operand, emit
-from engine.compiler.kernels.functions import complex, half, math, typed
+from engine.compiler.kernels.functions import half, math, typed
 from engine.compiler.kernels.functions.comparison import Truth
 from engine.compiler.kernels.functions.rounding import Code
 from engine.compiler.kernels.indexing.gather import OUTSIDE
 from engine.compiler.kernels.map import Map, map_loops
 from engine.ir.dims import hint
 
-Domain = Literal["float", "double", "i64", "pair"]
+Domain = Literal["float", "double", "i64"]
 FUNCTIONS: Mapping[Domain, Mapping[str, Callable[..., Value]]] = {
     "float": math.FUNCTIONS,
     "double": typed.DOUBLES,
     "i64": typed.INTEGERS,
-    "pair": complex.PAIRS,
 }
 """Functions of each domain."""
 TYPES = {
@@ -46,11 +45,8 @@ TYPES = {
 """LLVM type and bytes of an element in memory."""
 COMPUTED = {**TYPES, "uint16": ("i16", 2), "uint32": ("i32", 4)}
 """Also the dtypes that only maps compute with."""
-PAIR = "complex64"
-STORED = {**COMPUTED, PAIR: ("i64", 8), **{name: ("i16", size) for name, size in half.SIZES.items()}}
-"""Also complex numbers, and the 16-bit floats that are converted on load and store."""
-ELEMENT: Mapping[Domain, str] = {"float": "float", "double": "double", "i64": "i64", "pair": "float"}
-"""LLVM type of an element in registers; a complex number is two."""
+STORED = {**COMPUTED, **{name: ("i16", size) for name, size in half.SIZES.items()}}
+"""Also the 16-bit floats that are converted on load and store."""
 _FLOATS = ("float", "double")
 
 
@@ -90,14 +86,12 @@ class Elements(Map):
         return value if self.is_copy else to_domain(f, value, dtype, self.domain, self.host)
 
     def store(self, f: Function, at: Sequence[Value], index: Index, count: int, values: Sequence[Value]) -> None:
-        dtype, type_ = self.dtypes[0], _registers(self.lanes, self.domain)
+        dtype, type_ = self.dtypes[0], vector(self.lanes, self.domain)
         if self.is_copy:
             self._store(f, values[0], at[0], index, count, dtype)
             return
         result = emit(f, self.tree, values, type_, FUNCTIONS[self.domain])
-        is_pair = self.domain == "pair"
-        stored = _converted_complex(f, result, dtype) if is_pair else to_dtype(f, result, dtype, self.host)
-        self._store(f, stored, at[0], index, count, dtype)
+        self._store(f, to_dtype(f, result, dtype, self.host), at[0], index, count, dtype)
         for each in self.checked:
             self._check(f, emit(f, each, values, type_, FUNCTIONS[self.domain]), count, at[-1])
 
@@ -150,9 +144,7 @@ class CheckedElements(Elements):
 
 def to_domain(f: Function, value: Value, dtype: str, domain: Domain, host: Host) -> Value:
     """Convert loaded values to the domain computed in."""
-    type_ = _registers(lanes_of(value.type), domain)
-    if domain == "pair":
-        return f.convert("bitcast", value, type_) if dtype == PAIR else complex.from_real(f, value)
+    type_ = vector(lanes_of(value.type), domain)
     if dtype == "bool":
         mask = f.compare("ne", value, constant(0, value.type))
         return _as_number(f, mask, type_)
@@ -171,17 +163,6 @@ def to_domain(f: Function, value: Value, dtype: str, domain: Domain, host: Host)
 def to_dtype(f: Function, value: Value, dtype: str, host: Host) -> Value:
     """Convert computed values to the dtype of the target."""
     return half.to_half(f, value, dtype, host) if dtype in half.SIZES else _converted(f, value, dtype)
-
-
-def _converted_complex(f: Function, value: Value, dtype: str) -> Value:
-    """Convert complex numbers, or take their real parts."""
-    words = vector(lanes_of(value.type) // 2, "i64")
-    return f.convert("bitcast", value, words) if dtype == PAIR else complex.to_real(f, value)
-
-
-def _registers(lanes: int, domain: Domain) -> str:
-    """Return the register type of this many elements of a domain."""
-    return vector(2 * lanes if domain == "pair" else lanes, ELEMENT[domain])
 
 
 def _as_number(f: Function, mask: Value, type_: str) -> Truth:

@@ -166,39 +166,24 @@ def nan_to_num(layer: mathematics.NanToNum, x: Expr) -> Expr:
 @expression_for(Expression)
 def expression(layer: Expression, *operands: Expr | None) -> Expr | None:
     """Return the expression's tree, if all parts are numbers or float32 tensors and all calls functions of such."""
-    return converted(layer.tree, operands, lambda value: None)
-
-
-def converted(tree: Node, operands: Sequence[Expr | None], other: Callable[[object], Expr | None]) -> Expr | None:
-    """Convert a tree of calls to functions that kernels compute; return None where there is none.
-
-    Args:
-        operands: expressions of the inputs.
-        other: returns the expression of a literal that is not a real number.
-    """
     done: dict[Node, Expr] = {}
     measured: dict[int, tuple[int, int]] = {}
-    for node in postorder(tree):
+    for node in postorder(layer.tree):
         if node in done:
             continue
-        found = _convert(node, [done[each] for each in node.children], operands, other)
+        found = _convert(node, [done[each] for each in node.children], operands)
         # Walks over expressions are recursive, and visit repeated parts again.
         if found is None or not is_moderate(found, measured):
             return None
         done[node] = found
-    return done[tree]
+    return done[layer.tree]
 
 
-def _convert(
-    node: Node,
-    arguments: Sequence[Expr],
-    operands: Sequence[Expr | None],
-    other: Callable[[object], Expr | None],
-) -> Expr | None:
+def _convert(node: Node, arguments: Sequence[Expr], operands: Sequence[Expr | None]) -> Expr | None:
     if isinstance(node, Input):
         return operands[node.index]
     if isinstance(node, Literal):
-        return Number(node.value) if isinstance(node.value, bool | int | float) else other(node.value)
+        return Number(node.value) if isinstance(node.value, bool | int | float) else None
     if not isinstance(node, Call):
         return None
     numbers = [each.value for each in arguments if isinstance(each, Number)]

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 
@@ -111,63 +108,3 @@ def test_only_existing_elements_set_the_fault_flag(level: str, size: int) -> Non
         run(kernel, level, [target, on_guard(x), on_guard(y), fault_flag])
         assert fault_flag[0] == (0 if place is None else 2)
         np.testing.assert_array_equal(target, np.where(y == 0, 0, x // 3))
-
-
-PAIRS: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
-    "conj": lambda x, y: x.conj(), "neg": lambda x, y: -x, "square": lambda x, y: x * x,
-    "sign": lambda x, y: direction(x), "reciprocal": lambda x, y: 1 / x, "abs": lambda x, y: np.abs(x),
-    "angle": lambda x, y: np.angle(x), "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide,
-}  # fmt: skip
-"""Functions of complex numbers, and what they are in numpy."""
-BINARY = ("add", "sub", "mul", "div")
-
-
-def direction(x: np.ndarray) -> np.ndarray:
-    """Return x / |x|; 0 at 0."""
-    length, parts = np.abs(x)[..., None], np.stack([x.real, x.imag], -1)
-    return np.ascontiguousarray(np.where(length == 0, 0, parts / length)).view(np.complex64)[..., 0]
-
-
-def complex_values(shape: tuple[int, ...]) -> np.ndarray:
-    parts = values("float32", (*shape, 2))
-    parts.reshape(-1)[3::11] = 0
-    return parts.view(np.complex64)[..., 0]
-
-
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("name", PAIRS)
-def test_complex_numbers_at_every_size_one_of_them_real_or_broadcast_or_apart(level: str, name: str) -> None:
-    for size, other, gap in itertools.product((1, 2, 17, 4099), ("complex64", "float32"), (1, 2)):
-        x = on_guard(complex_values((size * gap,)))[gap - 1 :: gap]
-        y = on_guard(complex_values((size,)) if other == "complex64" else values(other, (size,)))
-        target = on_guard(np.zeros(size, "float32" if name in ("abs", "angle") else "complex64"))
-        operands, tree = ([x, y], apply(name, X, Y)) if name in BINARY else ([x], apply(name, X))
-        dtypes = [each.dtype.name for each in (target, *operands)]
-        run_pairs(level, tree, dtypes, [(1,), (gap,), (1,)][: len(dtypes)], [target, *operands])
-        with np.errstate(all="ignore"):
-            wanted = PAIRS[name](x, y.astype(np.complex64))
-        assert_same_parts(target, wanted)
-
-
-@pytest.mark.parametrize("level", LEVELS)
-def test_a_real_number_among_complex_ones_has_no_imaginary_part(level: str) -> None:
-    x = on_guard(complex_values((33,)))
-    target = on_guard(np.zeros(33, np.complex64))
-    tree = apply("mul", apply("add", X, apply("real", 2.0)), apply("real", -1.5))
-    run_pairs(level, tree, ["complex64", "complex64"], [(1,), (1,)], [target, x])
-    with np.errstate(all="ignore"):
-        assert_same_parts(target, (x + np.complex64(2)) * np.complex64(-1.5))
-
-
-def run_pairs(level: str, tree: Expr, dtypes: list[str], strides: list[tuple[int]], places: list[np.ndarray]) -> None:
-    run(make_elements(places[0].shape, strides, dtypes, tree, "pair", describe(level)), level, places)
-
-
-def assert_same_parts(found: np.ndarray, wanted: np.ndarray) -> None:
-    """Check that both parts are within a few roundings of the magnitude, and finite where numpy's are."""
-    a, b = (np.atleast_1d(each).view(np.float32).reshape(len(each), -1) for each in (found, wanted.astype(found.dtype)))
-    np.testing.assert_array_equal(np.isfinite(a), np.isfinite(b))
-    np.testing.assert_array_equal(np.isnan(a), np.isnan(b))
-    whole = np.isfinite(b).all(1)
-    length = np.abs(b[whole]).max(1, initial=0.0, keepdims=True)
-    assert (np.abs(a[whole] - b[whole]) <= 2e-6 * length + 1e-30).all()
