@@ -1,8 +1,8 @@
 """Maximum and average pooling of channels-last images, some vectors of channels at a time.
 
 Windows are clipped at the borders of the image, which needs no padding. Those that are not clipped have code of their
-own, with few taps unrolled. A sum is accumulated from partial sums of its rows, so that the rounding error grows with
-height plus width.
+own, with few taps unrolled. A sum is accumulated from partial sums of its columns, so that the rounding error grows
+with height plus width.
 
 Arguments: image (its first pixel), target, operands of the epilogue.
 """
@@ -31,6 +31,8 @@ VECTORS = 4
 LEAST = {"uint8": 0.0, "int8": -128.0}
 # Taps that are summed one after the other, and taps of a window that are unrolled.
 PART, UNROLLED = 512, 32
+# Planes, rows and columns of a window from the outermost loop on: as in the reference, rows are summed first.
+_ORDER = (2, 0, 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,19 +162,21 @@ class _Row:
         with f.when(f.binary("xor", is_whole, constant(1, "i1"))):  # keeps the common case inline
             self._finish(window, self._folded(at, counts))
 
-    def _folded(self, at: Value, counts: Sequence[Index], axis: int = 0) -> list[Value]:
-        """Emit the reduction of so many taps along an axis and those after it."""
-        f, count, is_last = self.f, counts[axis], axis == len(counts) - 1
-        gap = self.kernel.axes[axis].dilation * self.strides[axis]
+    def _folded(self, at: Value, counts: Sequence[Index], place: int = 0) -> list[Value]:
+        """Emit the reduction of so many taps along an axis and those after it, in ``_ORDER``."""
+        if place == len(_ORDER):
+            return self._load(at)
+        f, axis = self.f, _ORDER[place]
+        window, count = self.kernel.axes[axis], counts[axis]
+        gap = window.dilation * self.strides[axis]
 
         def inner(base: Value, index: Index) -> list[Value]:
-            place = self._at(base, f.mul(index, gap))
-            return self._load(place) if is_last else self._folded(place, counts, axis + 1)
+            return self._folded(self._at(base, f.mul(index, gap)), counts, place + 1)
 
-        taps = [each for each in counts[axis:] if isinstance(each, int)]
-        if isinstance(count, int) and len(taps) == len(counts) - axis and math.prod(taps) <= UNROLLED:
+        taps = [each for each in (counts[k] for k in _ORDER[place:]) if isinstance(each, int)]
+        if isinstance(count, int) and len(taps) == len(_ORDER) - place and math.prod(taps) <= UNROLLED:
             return self._joined([inner(at, k) for k in range(count)])
-        if not is_last or (isinstance(count, int) and count <= PART):
+        if not window.is_adaptive and window.kernel <= PART:
             return self._loop(count, 1, lambda index: inner(at, index))
 
         def part(first: Index) -> list[Value]:
