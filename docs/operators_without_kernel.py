@@ -9,6 +9,7 @@ _NO_TENSORS: Final = "they compute numbers and lists, not tensors; computed befo
 _CONSTANT: Final = "they depend on no tensor, so they are computed before the run, unless a size is unknown until then"
 _LENGTH: Final = "the size of the result depends on values, but memory is planned before the run"
 _RARE: Final = "rare in networks, not yet compiled"
+_AS_FAST: Final = "compiled, they would take about as long as on numpy"
 _INTEGERS: Final = "kernels for PyTorch's quantised tensors do not exist yet"
 _ONNX_FORM: Final = "not compiled in the ONNX form; the equivalent PyTorch operator is, or has a reason above"
 
@@ -24,6 +25,7 @@ REASONS: Final = {
     "creation.sequences": _CONSTANT,
     "elementwise.cast": _RARE,
     "elementwise.comparison": _RARE,
+    "elementwise.complex": _AS_FAST,
     "elementwise.functions": _RARE,
     "elementwise.mathematics": _RARE,
     "indexing.masking": _RARE,
@@ -41,7 +43,10 @@ REASONS: Final = {
     "quantised.quantised_product": _INTEGERS,
     "reduction.covariance": _RARE,
     "reduction.distance": _RARE,
+    "reduction.scan": _RARE,
     "shape.diagonal": _RARE,
+    "signal.fourier": _AS_FAST,
+    "signal.short_time_fourier": _AS_FAST,
     "signal.window_functions": _CONSTANT,
     "vision.interpolate": _RARE,
     "vision.nms": _LENGTH,

@@ -270,13 +270,12 @@ def top(g: Growing) -> list[Operator] | None:
 
 
 def ordered(g: Growing) -> list[Operator] | None:
-    """Return the sorted elements along a dimension, or the running extreme, and their indices."""
+    """Return the sorted elements along a dimension, and their indices."""
     x = g.pick(lambda x: x.is_float and x.rank > 0)
     if x is None:
         return None
-    type, names = g.one_of(("torch.sort", "torch.cummax")), (g.name(), g.name())
-    given = {"descending": g.chance(0.5)} if type == "torch.sort" else {}
-    return [op(type, f"{type}_{names[0]}", x.name, " ".join(names), dim=g.between(-x.rank, x.rank - 1), **given)]
+    names, given = (g.name(), g.name()), {"descending": g.chance(0.5), "dim": g.between(-x.rank, x.rank - 1)}
+    return [op("torch.sort", f"sort_{names[0]}", x.name, " ".join(names), **given)]
 
 
 def moved(g: Growing) -> list[Operator] | None:

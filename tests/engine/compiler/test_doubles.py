@@ -89,7 +89,6 @@ def test_a_network_of_doubles_is_compiled_whole_and_keeps_its_digits(level: str)
         ("embedding-nn_Embedding", "nn.Embedding"),
         ("resample-F_upsample_bicubic", "F.upsample"),
         ("conv-F_conv_transpose2d", "F.conv_transpose2d"),
-        ("spellings-scans", "torch.cummax"),
     ],
 )
 def test_other_operators_of_doubles_have_kernels(sample: str, type: str, tmp_path: Path) -> None:

@@ -19,11 +19,6 @@ def resize(mode: str, **given: Any) -> Operator:
     return op("Resize", "resize", "0", "1", mode=mode, **given)
 
 
-def test_any_number_of_values_is_searched_in_the_same_row() -> None:
-    boundaries = op("pnnx.Attribute", "bounds", "", "b", data=np.linspace(-1, 1, 9).astype(np.float32))
-    check([boundaries, op("aten::bucketize", "search", "0 b", "1", right=False)], (3, None), (40,), tolerance=0)
-
-
 @pytest.mark.parametrize("places", ["half_pixel", "pytorch_half_pixel", "asymmetric", "tf_half_pixel_for_nn"])
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 @pytest.mark.parametrize("factor", [2.0, 3.0])

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from engine.compiler.kernels.elements import TYPES, Domain
 from engine.compiler.kernels.expr import Operand
-from engine.compiler.kernels.ordering.scan import Mode, RunningExtreme, Scan
+from engine.compiler.kernels.ordering.scan import Mode, Scan
 from engine.compiler.kernels.rows.argmax import ArgExtreme
 from engine.compiler.lowering.context import Context
 from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.registry import kernels_for
 from engine.compiler.lowering.steps import Lowered, NotLoweredError, derived
 from engine.compiler.storage import FLOAT32, View, constant, row_major
-from engine.layers.definition.layer import Layer
 from engine.layers.operands.axes import checked_axis
 from engine.layers.operands.precision import INT64
 from engine.layers.reduction import extremum, scan
@@ -86,22 +84,15 @@ def extremes_of(
     return places, elements, composition
 
 
-@kernels_for(scan.Running, scan.LogCumSumExp)
+@kernels_for(scan.Running)
 def lower_scan(context: Context) -> Lowered:
-    """Lower a running sum, product or logsumexp along one dimension."""
-    layer: Any = context.layer(Layer)
-    if isinstance(layer, scan.LogCumSumExp):
-        return _scanned(context, layer.dim, "logarithm")
-    return _scanned(context, layer.dim, layer.mode, is_reverse=layer.reverse, is_exclusive=layer.exclusive)
-
-
-def _scanned(
-    context: Context, dim: int, mode: Mode, *, is_reverse: bool = False, is_exclusive: bool = False
-) -> Lowered:
+    """Lower a running sum or product along one dimension."""
+    layer = context.layer(scan.Running)
+    mode, is_reverse, is_exclusive = layer.mode, layer.reverse, layer.exclusive
     x, spec, composition = context.elements(0), context.lowering.spec(context.op.outputs[0]), Composition(context)
     if not x.shape or spec is None:
         raise NotLoweredError("its operand is a scalar")
-    axis = checked_axis(dim, len(x.shape))
+    axis = checked_axis(layer.dim, len(x.shape))
     if x.dtype == FLOAT32 and spec.dtype.kind == "i":  # integers are summed
         whole = row_major(x.shape, spec.dtype)
         composition.typed(whole, Operand(0), x, domain="float")
@@ -137,31 +128,9 @@ def _scan(context: Context, x: View, spec: TensorSpec, sizes: tuple[int, int, in
     kinds = (x.dtype.kind, spec.dtype.kind)
     is_known = {x.dtype.name, spec.dtype.name} <= TYPES.keys() and spec.dtype.kind != "b"
     is_same = kinds[0] == "f" and x.dtype == spec.dtype
-    if not is_known or not (is_same or "f" not in kinds) or (mode == "logarithm" and spec.dtype != FLOAT32):
+    if not is_known or not (is_same or "f" not in kinds):
         raise NotLoweredError(f"there are no {dtype_name(x.dtype)} kernels")
     domain: Domain = "float" if spec.dtype == FLOAT32 else "double" if kinds[0] == "f" else "i64"
     outer, size, inner = sizes
     names = (x.dtype.name, spec.dtype.name)
     return Scan(mode=mode, outer=outer, size=size, inner=inner, dtypes=names, domain=domain, host=context.host)
-
-
-@kernels_for(scan.RunningExtreme, doubles=True)
-def lower_running_extreme(context: Context) -> Lowered:
-    """Lower the running extreme, and its index."""
-    layer = context.layer(scan.RunningExtreme)
-    x, composition, outputs = context.tensor(0), Composition(context), context.op.outputs
-    if not x.shape or len(outputs) != 2:
-        raise NotLoweredError("its operand is a scalar, or its results are a list")
-    axis = checked_axis(layer.dim, len(x.shape))
-    if not x.is_row_major:
-        x = context.copied(x, composition.steps)
-    elements, places = row_major(x.shape, x.dtype), row_major(x.shape, INT64)
-    kernel = RunningExtreme(
-        is_largest=layer.is_largest,
-        outer=math.prod(x.shape[:axis]),
-        size=x.shape[axis],
-        inner=math.prod(x.shape[axis + 1 :]),
-        host=context.host,
-    )
-    views = {outputs[0].name: elements, outputs[1].name: places}
-    return Lowered(views=views, steps=[*composition.steps, context.step(kernel, x, elements, places)])
