@@ -186,12 +186,14 @@ def quantise(
     model = network.assembled(chosen) if chosen else folded
     progress("measuring the network", 0, 1)
     float_ms, int8_ms = _times(folded, model, given[0], threads)
-    if not any(each.scheme.is_worth(each.layer, is_faster=int8_ms < float_ms) for each in chosen):
+    is_worth = any(each.scheme.is_worth(each.layer, is_faster=int8_ms < float_ms) for each in chosen)
+    worth = [offers[k] for k in _gains(offers)] if is_worth or not chosen else []
+    if not is_worth:
         chosen, kept, model, int8_ms = [], 1.0, folded, float_ms
     in_int8 = [each.layer for each in chosen if isinstance(each.scheme, Int8)]
     return QuantisedModel(
         graph=with_rounded_results(model, in_int8, calibration),
-        layers=tuple(_reports(folded, offers, chosen)),
+        layers=tuple(_reports(folded, offers, worth, chosen)),
         kept=None if is_made_up else kept,
         float_ms=float_ms,
         int8_ms=int8_ms,
@@ -358,14 +360,19 @@ def _fewest_bits(offers: Sequence[Offer], indices: Iterable[int]) -> list[Offer]
     return list({offers[k].layer.name: offers[k] for k in sorted(indices)}.values())
 
 
-def _reports(graph: RuntimeGraph, offers: Sequence[Offer], chosen: Sequence[Offer]) -> list[LayerReport]:
-    """Return the report of every layer, in execution order."""
+def _reports(
+    graph: RuntimeGraph, offers: Sequence[Offer], worth: Sequence[Offer], chosen: Sequence[Offer]
+) -> list[LayerReport]:
+    """Return the report of every layer, in execution order.
+
+    Args:
+        worth: offers that would be accepted if there were no budget.
+    """
     by_layer: dict[str, list[Offer]] = {}
     for each in offers:
         by_layer.setdefault(each.layer.name, []).append(each)
     accepted = {each.layer.name: each for each in chosen}
     shown = {name: accepted.get(name, found[-1]) for name, found in by_layer.items()}
-    worth = [offers[k] for k in _gains(offers)]
     total = sum(each.cost.loss for each in shown.values()) or 1.0
     present = sum(each.cost.loss for each in chosen) or 1.0
     reports = []

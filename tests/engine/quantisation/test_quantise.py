@@ -125,6 +125,15 @@ def test_layers_that_are_not_faster_stay_in_float32(int8_is_faster: None, monkey
     assert {layer.name: layer.reason for layer in found.layers} == {"first": "", "second": "not faster", "head": ""}
 
 
+def test_layers_of_a_network_that_is_slower_as_a_whole_stay_in_float32_for_their_time(
+    int8_is_faster: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(selection, "_times", lambda *_: (1.0, 1.5))
+    found = quantise(network(), samples(), keep=0.9)
+    assert {(layer.precision, layer.reason) for layer in found.layers} == {("float32", "not faster")}
+    assert found.int8_ms == found.float_ms == 1.0
+
+
 @pytest.mark.parametrize("size", [1e-45, 1e-38, 0])
 def test_weights_and_samples_of_no_size_make_zeros(int8_is_faster: None, size: float) -> None:
     graph = built(
