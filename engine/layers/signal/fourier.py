@@ -16,7 +16,7 @@ from engine.layers.definition.composite import CallLayer, Composite
 from engine.layers.definition.layer import Layer
 from engine.layers.definition.registry import register
 from engine.layers.elementwise.complex import complex_dtype
-from engine.layers.operands.axes import checked_axes, checked_axis, replaced, sizes
+from engine.layers.operands.axes import checked_axes, checked_axis, replaced
 from engine.layers.shape.shape import Rearrangement
 from engine.promotion import cast, float_dtype, real_dtype
 from engine.tensor import Array, Dim, DType, Shape, TensorSpec, dtype_name
@@ -107,18 +107,6 @@ class OneAxis(_Fourier):
         axis = self._axis(input.shape)
         points = self.n[0] if self.n else None
         return np.asarray(self._transform.compute(self._prepared(input, (axis,)), points, axis, self.norm))
-
-    def along(self, shape: tuple[int, ...]) -> tuple[int, int]:
-        """Return the axis, and the points transformed along it, of an array of this shape."""
-        axis = self._axis(shape)
-        points = self._transform.points(self.n[0] if self.n and self.n[0] is not None else -1, shape[axis])
-        return axis, sizes((points,))[0]
-
-    def matrix(self, size: int, points: int, is_complex: bool) -> Array:
-        """Return the transform of the unit vectors, times i too for complex input, in float64."""
-        units = np.eye(size)
-        rows = np.stack([units + 0j, 1j * units], 1).reshape(2 * size, size) if is_complex else units
-        return np.asarray(self._transform.compute(rows, points, -1, self.norm))
 
     def _axis(self, shape: Shape) -> int:
         if not shape:

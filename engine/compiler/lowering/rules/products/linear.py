@@ -1,22 +1,19 @@
-"""Linear layers: the direct convolution's kernel on rows instead of pixels. Products of frames, and overlap-add."""
+"""Linear layers: the direct convolution's kernel on rows instead of pixels."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from engine.compiler.kernels.convolution.matrix_conv import in_tiles
-from engine.compiler.kernels.expr import Operand, apply
 from engine.compiler.kernels.kernel import Strides
 from engine.compiler.kernels.products.arithmetic import Words
 from engine.compiler.lowering.context import Context
-from engine.compiler.lowering.fusion import Result, unfused
-from engine.compiler.lowering.rules.composition import Composition
+from engine.compiler.lowering.fusion import Result
 from engine.compiler.lowering.rules.convolution.conv_geometry import ConvParameters
 from engine.compiler.lowering.rules.convolution.conv_kernels import direct, dots_of, flat_filters
-from engine.compiler.lowering.rules.movement.padding import fill
 from engine.compiler.lowering.rules.products.bfloat16 import as_bfloat16, prefers_bfloat16
-from engine.compiler.lowering.steps import KernelStep, Lowered, dense_strides, derived
-from engine.compiler.storage import FLOAT32, View, is_aliasing, row_major, spaced_rows
+from engine.compiler.lowering.steps import KernelStep, Lowered, dense_strides
+from engine.compiler.storage import View, is_aliasing, spaced_rows
 from engine.ir.dims import hint
 from engine.ir.strided import Strided
 from engine.tensor import Array
@@ -90,37 +87,3 @@ def linear_step(
 def rows_as_image(array: Strided) -> Strided:
     """View (..., O) as (1, O, 1, rows)."""
     return array.reshape(-1, array.shape[-1]).transpose()[None, :, None, :]
-
-
-X, Y = Operand(0), Operand(1)
-
-
-def multiply_frames(
-    composition: Composition, frames: View, lines: View, weight: Array, bias: Array | None = None
-) -> None:
-    """Multiply all frames by one matrix, and store the result in ``lines``."""
-    context, size = composition.context, frames.shape[-1]
-    if frames.shape[0] == 1 and frames.strides[-1] in (0, 1):
-        rows = derived(frames, frames.meta[0])
-    else:
-        copied = context.copied(frames, composition.steps)
-        rows = derived(copied, copied.meta.reshape(-1, size))
-    result = Result.of(unfused(context.op), lines, rows_as_image, context.lowering.fault_flag)
-    composition.steps.append(linear_step(context, result, rows, weight, bias))
-
-
-def overlap_add(composition: Composition, frames: View, hop: int, least: int = 0) -> View:
-    """Return (batch, channels, length), the sum of all frames (batch, channels, frames, size) ``hop`` apart.
-
-    Args:
-        least: minimum length; shorter results are padded with zeros.
-    """
-    batch, channels, count, size = frames.shape
-    buffer = row_major((batch, channels, max((count - 1) * hop + size, least)), FLOAT32)
-    composition.steps.append(fill(composition.context, buffer, 0.0))
-    for first in range(0, size, hop):
-        begin, part = buffer.meta[..., first:], frames.meta[..., first : first + hop]
-        *outer, step = begin.strides
-        place = derived(buffer, begin.as_strided(part.shape, (*outer, hop * step, step)))
-        composition.map(apply("add", X, Y), place, derived(frames, part), target=place)
-    return buffer
