@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias, TypeVar
 
+from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Function, Index, Value, as_value, constant, hint, vector
+from engine.compiler.kernels.functions import half
 
 Panel: TypeAlias = tuple[tuple[int, int], ...]
 
@@ -78,6 +80,18 @@ def load_panel(f: Function, address: Value, panel: Panel, *, is_padded: bool = F
     offsets = zip(starts_of(panel), panel, strict=True)
     return [
         f.load_lanes(vector(lanes), f.at(address, first), lanes if is_padded else real)
+        for first, (lanes, real) in offsets
+    ]
+
+
+def load_stored(f: Function, address: Value, panel: Panel, dtype: str, host: Host) -> list[Value]:
+    """Load the consecutive vectors of a panel of float32 or 16-bit floats; nothing behind them is read."""
+    size = half.SIZES.get(dtype)
+    if size is None:
+        return load_panel(f, address, panel)
+    offsets = zip(starts_of(panel), panel, strict=True)
+    return [
+        half.from_half(f, f.load_bytes(f.at(address, first, size), lanes, real, size), dtype, host)
         for first, (lanes, real) in offsets
     ]
 

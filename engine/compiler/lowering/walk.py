@@ -22,6 +22,7 @@ from engine.compiler.lowering.rounded_stores import store_rounded
 from engine.compiler.lowering.rules.elementwise.map import lower_map
 from engine.compiler.lowering.rules.elementwise.typed_maps import lower_typed
 from engine.compiler.lowering.rules.products.attention import lower_chain
+from engine.compiler.lowering.rules.products.group_query import is_past
 from engine.compiler.lowering.rules.registry import BESIDE_MAPS, DOUBLES, FALLBACKS, KERNEL_RULES, OF_BYTES, KernelRule
 from engine.compiler.lowering.steps import (
     FLOAT64,
@@ -157,7 +158,8 @@ def _input(lowering: Lowering, op: RuntimeOperator) -> None:
         view = row_major(whole.sizes, given or spec.dtype, MemorySpace.INPUT, port)
         if state is not None:
             view = derived(view, view.meta.as_strided(spec.sizes, view.meta.strides))
-        lowering.views[operand.name] = view if given is None else _upcast_input(lowering, op, view)
+        is_cache = all(is_past(each, operand) for each in operand.consumers)
+        lowering.views[operand.name] = view if given is None or is_cache else _upcast_input(lowering, op, view)
 
 
 def _upcast_input(lowering: Lowering, op: RuntimeOperator, given: View) -> View:
@@ -303,6 +305,8 @@ def _result(lowering: Lowering, port: int, name: str) -> View | str:
     view, data = lowering.views.get(name), lowering.constants.get(name)
     if view is None and data is not None and data.dtype.itemsize in WORDS and not data.dtype.hasobject:
         view = lowering.stored(data)
+    if view is not None and view.meta.size and _is_appended(lowering, port, view):
+        return view
     if (returned := lowering.low_precision.returned(port)) is not None:
         return _rounded_output(lowering, port, name, view, returned)
     if view is None:
@@ -311,15 +315,18 @@ def _result(lowering: Lowering, port: int, name: str) -> View | str:
         return row_major(view.shape, view.dtype, MemorySpace.OUTPUT, port)
     if view.dtype != FLOAT32 and not _is_for_kernels(lowering, view):
         return name
-    states = [(each.input, each.output) for each in lowering.feedback]
-    if view.storage.space is MemorySpace.INPUT and (view.storage.port, port) in states:
-        return view
     is_whole = view.is_row_major and view.meta.size == view.storage.meta.size
     if view.storage.space is MemorySpace.OUTPUT and view.storage.port == port and is_whole:
         return view
     result = row_major(view.shape, view.dtype, MemorySpace.OUTPUT, port)
     lowering.steps.append(copy(view, result, [name], lowering.host))
     return result
+
+
+def _is_appended(lowering: Lowering, port: int, view: View) -> bool:
+    """Return whether an output lies in the memory of the state's input."""
+    states = [(each.input, each.output) for each in lowering.feedback]
+    return view.storage.space is MemorySpace.INPUT and (view.storage.port, port) in states
 
 
 def _rounded_output(lowering: Lowering, port: int, name: str, view: View | None, dtype: DType) -> View:

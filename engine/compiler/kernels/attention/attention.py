@@ -187,14 +187,14 @@ class Writer:
         f, kernel, scratch = self.f, self.kernel, self.scratch
         most = count if isinstance(count, int) else kernel.key_width
         packing, value_packing = kernel.packed_keys(most), kernel.packed_values(most)
-        keys = f.at(self.at.key, f.mul(first_key, kernel.key.row))
+        keys = f.at(self.at.key, f.mul(first_key, kernel.key.row), kernel.element_bytes)
         if kernel.packs_keys:
             _, needed = (
                 self._range_in_block(f.sub(self.tiles[1], 1), first_key, count) if kernel.is_causal else (0, count)
             )
             packing.emit(f, keys, scratch.keys, needed)
             keys = scratch.keys
-        values = f.at(self.at.value, f.mul(first_key, kernel.value.row))
+        values = f.at(self.at.value, f.mul(first_key, kernel.value.row), kernel.element_bytes)
         if kernel.packs_values:
             value_packing.emit(f, values, scratch.values, kernel.values)
             values = scratch.values
@@ -268,8 +268,8 @@ class Writer:
         """Emit the address of a panel of the values from a key on, the first of a word."""
         f, packing = self.f, block.value_packing
         if not self.kernel.packs_values:
-            first = f.mul(number, width_of(self.kernel.value_panels[0]))
-            return f.at(f.at(block.values, f.mul(key, self.kernel.value.row)), first)
+            first, size = f.mul(number, width_of(self.kernel.value_panels[0])), self.kernel.element_bytes
+            return f.at(f.at(block.values, f.mul(key, self.kernel.value.row), size), first, size)
         word, _ = f.divmod(key, packing.numbers)
         return f.at(f.at(block.values, f.mul(number, packing.panel_floats)), f.mul(word, width_of(panel)))
 
@@ -320,8 +320,8 @@ class Attention(Layout):
             indices = indices_of(f, each.index, self.batch)
             at = Operands(
                 query=self.query.at(f, query, indices),
-                key=self.key.at(f, key, indices),
-                value=self.value.at(f, value, indices),
+                key=self.key.at(f, key, indices, self.element_bytes),
+                value=self.value.at(f, value, indices, self.element_bytes),
                 target=self.target.at(f, target, indices),
                 masks=[
                     mask.matrix.at(f, base, indices, mask.size) for mask, base in zip(self.masks, masks, strict=True)
@@ -356,4 +356,5 @@ class Attention(Layout):
             sum_width=self.value_width,
             key_line=None if self.packs_keys else self.key.column,
             value_line=None if self.packs_values else self.value.row,
+            dtype=self.dtype,
         )

@@ -14,6 +14,7 @@ from engine.compiler.kernels.attention.mask_range import MaskRange
 from engine.compiler.kernels.attention.rows import Mask, RowCode
 from engine.compiler.kernels.channels import Panel, panels_of, width_of
 from engine.compiler.kernels.convolution.tiles import choose_tile
+from engine.compiler.kernels.functions import half
 from engine.compiler.kernels.grid import Grid
 from engine.compiler.kernels.kernel import Kernel, derived
 from engine.compiler.kernels.products.arithmetic import ARITHMETIC, Words
@@ -53,6 +54,7 @@ class Layout(Kernel):
         is_padded: whether the key is column-major and padded to whole panels, so that all sizes can be dynamic.
         by_dots: whether the few queries of a decoder are multiplied with keys in rows, one key after the other. The
             number of keys can be dynamic, and no key is packed.
+        dtype: of keys and values in memory: float32, or by dots also 16-bit floats.
         words: of the factors, a row of ``ARITHMETIC``; those of bfloat16 are rounded and packed by every chunk.
     """
 
@@ -73,6 +75,7 @@ class Layout(Kernel):
     vectors: tuple[int, int]
     is_padded: bool = False
     by_dots: bool = False
+    dtype: str = "float32"
     words: Words = "float"
 
     def dynamic(self, sizes: Sizes) -> Self:
@@ -84,6 +87,11 @@ class Layout(Kernel):
         counts = [tuple(map(sizes.dynamic_count, each)) for each in (self.grid.sizes, self.grid.block)]
         grid = Grid((counts[0][0], counts[0][1]), (counts[1][0], counts[1][1]))
         return derived(replace(dynamic, key=lines), grid=grid)
+
+    @property
+    def element_bytes(self) -> int | None:
+        """Return the bytes of a number in keys and values; None for the kernel's float."""
+        return half.SIZES.get(self.dtype)
 
     @property
     def has_dynamic_keys(self) -> bool:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from engine.compiler.codegen.ir import Function, Index, Module, Value, vector
 from engine.compiler.kernels.attention.rows import RowCode
-from engine.compiler.kernels.channels import Panel, load_panel, starts_of, vectors_of
+from engine.compiler.kernels.channels import Panel, load_panel, load_stored, starts_of, vectors_of
 from engine.compiler.kernels.folding import fold_lanes, total
+from engine.compiler.kernels.functions import half
 from engine.compiler.kernels.products.arithmetic import ARITHMETIC, Words
 from engine.compiler.kernels.products.matrix import Matrix
 from engine.compiler.kernels.products.tile import Tile
@@ -25,7 +26,8 @@ class TileFunctions:
         rows: generator of the softmax; it also determines the layout of scores.
         sum_width: floats from row to row of the sums over several blocks.
         key_line: floats from column to column of the keys; None where they are packed.
-        value_line: floats from value to value; None where they are packed.
+        value_line: elements from value to value; None where they are packed.
+        dtype: of keys and values that are not packed.
     """
 
     module: Module
@@ -37,6 +39,7 @@ class TileFunctions:
     sum_width: int
     key_line: int | None
     value_line: int | None
+    dtype: str
 
     @property
     def words(self) -> Words:
@@ -86,7 +89,8 @@ class TileFunctions:
             panel = tuple(vectors_of(self.width, self.rows.lanes))
             lines = [load_panel(f, f.at(queries, row * self.query.row), panel) for row in range(self.rows.rows)]
             with f.loop(0, count) as each:
-                key = load_panel(f, f.at(keys, f.mul(each.index, key_row)), panel)
+                at = f.at(keys, f.mul(each.index, key_row), half.SIZES.get(self.dtype))
+                key = load_stored(f, at, panel, self.dtype, self.rows.host)
                 for row, line in enumerate(lines):
                     f.store(_dot(f, line, key), f.at(scores, f.add(each.index, row * self.rows.pitch)))
             f.finish()
@@ -108,9 +112,8 @@ class TileFunctions:
             f = self.module.inner(name, parameters)
             weights, values, states, target, count = f.parameters
             numbers = ARITHMETIC[self.words].numbers
-            tile = Tile(
-                self.rows.rows, panel, numbers * self.rows.pitch, 1, self.rows.host, self.value_line, self.words
-            )
+            row = numbers * self.rows.pitch
+            tile = Tile(self.rows.rows, panel, row, 1, self.rows.host, self.value_line, self.words, self.dtype)
             first = self._sums(f, panel, states, target) if self.rows.has_blocks else tile.zeros()
             terms, _ = f.divmod(f.add(keys if isinstance(keys, int) else count, numbers - 1), numbers)
             totals = tile.multiply(f, weights, values, terms, first)

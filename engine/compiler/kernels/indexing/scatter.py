@@ -25,7 +25,7 @@ from engine.compiler.codegen.ir import (
     vector,
 )
 from engine.compiler.kernels.channels import fitting_lanes
-from engine.compiler.kernels.elements import TYPES
+from engine.compiler.kernels.elements import STORED
 from engine.compiler.kernels.folding import SIDE_BY_SIDE, walk_row
 from engine.compiler.kernels.indexing.gather import OUTSIDE, IndexOperand, load_index
 from engine.compiler.kernels.kernel import Lines, block_of, start
@@ -84,7 +84,7 @@ class ElementScatter(Lines):
 
     def _moved(self, f: Function, number: Index, loops: range, at: Sequence[Value]) -> list[Value]:
         """Emit the addresses of target, source and indices at an iteration of some loops."""
-        size = TYPES[self.dtype][1]
+        size = STORED[self.dtype][1]
         steps = [(self.target, size), (self.source, size), *((each.strides, each.bits // 8) for each in self.positions)]
         found = list(at)
         for loop in reversed(loops):
@@ -99,7 +99,7 @@ class ElementScatter(Lines):
         return found
 
     def _put(self, f: Function, out: Value, line: Value, addresses: Sequence[Value], fault_flag: Value) -> None:
-        size, all_inside = TYPES[self.dtype][1], constant(1, "i1")
+        size, all_inside = STORED[self.dtype][1], constant(1, "i1")
         for address, each in zip(addresses, self.positions, strict=True):
             index = load_index(f, address, each.bits)
             if each.wraps:
@@ -114,7 +114,7 @@ class ElementScatter(Lines):
             f.store(constant(OUTSIDE, "i32"), fault_flag)
 
     def _write_row(self, f: Function, out: Value, line: Value) -> None:
-        type_, size = TYPES[self.dtype]
+        type_, size = STORED[self.dtype]
         lanes = fitting_lanes(self.row, self.host.lanes) if self.dtype in _IN_VECTORS else 1
 
         def write(column: Index, count: int, carried: Value) -> Value:
@@ -124,7 +124,7 @@ class ElementScatter(Lines):
         walk_row(f, self.row, lanes, [constant(0, "i64")] * SIDE_BY_SIDE, write)
 
     def _write(self, f: Function, out: Value, line: Value, type_: str, count: int) -> None:
-        size = TYPES[self.dtype][1]
+        size = STORED[self.dtype][1]
         if lanes_of(type_) == 1:
             value = f.load(type_, line, size)
             f.store(value if self.mode == "set" else self._combined(f, f.load(type_, out, size), value), out, size)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from engine.compiler.codegen.host import Host
 from engine.compiler.codegen.ir import Function, Index, Value, constant, vector
-from engine.compiler.kernels.channels import Panel, load_panel, starts_of, unroll_factor, width_of
+from engine.compiler.kernels.channels import Panel, load_panel, load_stored, starts_of, unroll_factor, width_of
+from engine.compiler.kernels.functions import half
 from engine.compiler.kernels.products.arithmetic import ARITHMETIC, Arithmetic, Words, joined
 
 # Sums of up to this many terms are unrolled completely.
@@ -24,8 +25,9 @@ class Tile:
         rows: of the left factor.
         panel: vectors (lanes, columns) of the right one.
         row, term: strides in the left factor: from row to row, and from one term of the sum to the next.
-        line: floats from term to term in the right factor, if it is read in place; None for a packed panel.
+        line: elements from term to term in the right factor, if it is read in place; None for a packed panel.
         words: of the packed panel, and of rows of the left factor, whose terms are contiguous then.
+        dtype: of a right factor that is read in place: float32, or 16-bit floats.
     """
 
     rows: int
@@ -35,6 +37,7 @@ class Tile:
     host: Host
     line: int | None = None
     words: Words = "float"
+    dtype: str = "float32"
 
     @property
     def arithmetic(self) -> Arithmetic:
@@ -48,7 +51,7 @@ class Tile:
 
     @property
     def pitch(self) -> int:
-        """Return the floats from term to term in the right factor."""
+        """Return the elements from term to term in the right factor."""
         return width_of(self.panel) if self.line is None else self.line
 
     def zeros(self) -> list[Value]:
@@ -110,7 +113,11 @@ class Tile:
         return f.at(left, index, self.size)
 
     def _moved(self, f: Function, left: Value, right: Value, word: Index) -> tuple[Value, Value]:
-        return self._at(f, left, f.mul(word, self.step)), f.at(right, f.mul(word, self.pitch))
+        return self._at(f, left, f.mul(word, self.step)), self._line(f, right, f.mul(word, self.pitch))
+
+    def _line(self, f: Function, right: Value, index: Index) -> Value:
+        """Return the address of an element of the right factor."""
+        return f.at(right, index, half.SIZES.get(self.dtype))
 
     @property
     def step(self) -> int:
@@ -119,7 +126,7 @@ class Tile:
 
     def _add(self, f: Function, left: Value, right: Value, term: int, totals: Sequence[Value]) -> list[Value]:
         """Add one word to every sum of the tile."""
-        vectors = self._vectors(f, f.at(right, term * self.pitch), term)
+        vectors = self._vectors(f, self._line(f, right, term * self.pitch), term)
 
         def word(row: int) -> Value:
             return f.load("float", self._at(f, left, row * self.row + term * self.step), self.size or 4)
@@ -142,8 +149,8 @@ class Tile:
         floats = self.host.memory.line_floats
         if self.line is not None:
             for first in range(0, width_of(self.panel), floats):
-                f.prefetch(f.at(line, AHEAD_LINES * self.line + first))
-            return load_panel(f, line, self.panel)
+                f.prefetch(self._line(f, line, AHEAD_LINES * self.line + first))
+            return load_stored(f, line, self.panel, self.dtype, self.host)
         for (lanes, _), first in zip(self.panel, starts_of(self.panel), strict=True):
             if (term * self.pitch + first) % floats < lanes:
                 f.prefetch(f.at(line, first + AHEAD_LINES * floats))

@@ -124,7 +124,8 @@ class GroupQueryAttention(Layer):
             raise ShapeError("keys of earlier steps are missing", found=room, expected=int(before.max(initial=0)))
         if self.do_rotary:
             places = before[:, None] + np.arange(length) if position_ids is None else position_ids
-            q, k = (self._turned(each, cos_cache, sin_cache, places) for each in (q, k))
+            turned = (self._turned(each, cos_cache, sin_cache, places) for each in (q, k))
+            q, k = (widened(cast(each, query.dtype)) for each in turned)  # onnxruntime stores them
         if attention_bias is not None:
             fits = attention_bias.ndim == 4 and len(attention_bias) in (1, len(q))
             check_fits(fits, "attention_bias", attention_bias.shape, f"[{len(q)}, ?, ?, ?]")

@@ -82,6 +82,27 @@ def test_any_processor_with_what_is_no_number_behind_the_keys() -> None:
     everywhere(inputs, made, tolerance=CLOSE)
 
 
+of_16_bits = pytest.mark.parametrize(("dtype", "unit"), [("float16", 2**-11), ("bfloat16", 2**-8)])
+
+
+@of_16_bits
+@pytest.mark.parametrize("given", [{}, {"past": 8, "new": 5, "turned": 8}, {"new": 2, "softcap": 2.0}], ids=str)
+def test_caches_of_16_bits_on_any_processor(dtype: str, unit: float, given: dict[str, Any]) -> None:
+    new = given.get("new", 1)
+    inputs, made = decoder([8 + new, 3 + new], 8 + new, **{"past": 16, "turned": 16, **given})
+    everywhere([_narrow(each, dtype) for each in inputs], made, tolerance=unit)
+
+
+@of_16_bits
+def test_the_reference_reads_caches_of_16_bits_where_no_kernel_does(dtype: str, unit: float) -> None:
+    inputs, made = decoder([9, 4], 9, past=16, smooth_softmax=1)
+    check([_narrow(each, dtype) for each in inputs], made, tolerance=unit, is_whole=False)
+
+
+def _narrow(values: Array, dtype: str) -> Array:
+    return values.astype(dtype) if values.dtype == np.float32 else values
+
+
 @pytest.mark.parametrize("counts", [[9, 10], [9, 0]], ids=str)
 def test_numbers_of_keys_that_do_not_fit_are_refused_as_by_the_reference(counts: list[int]) -> None:
     inputs, made = decoder([9, 9], 9, past=16)

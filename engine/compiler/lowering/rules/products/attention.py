@@ -125,12 +125,14 @@ def _value_of(context: Context, source: RuntimeOperand | Array) -> View | object
 def attention_steps(context: Context, attn: AttentionOperands) -> list[KernelStep]:
     """Return the kernel and its copies; for heads that are too wide, separate products and a softmax.
 
+    Keys and values may be 16-bit floats if ``is_by_dots``.
+
     Raises:
         NotLoweredError: an operand is not stored as matrices.
     """
     steps: list[KernelStep] = []
     given, (queries, width), keys = attn, attn.query.shape[-2:], attn.key.shape[-2]
-    by_dots = not is_symbolic(queries) and queries <= MOST_DOTS[is_symbolic(keys)] and _is_in_rows(attn)
+    by_dots = is_by_dots(attn)
     is_dynamic = not by_dots and is_symbolic((queries, keys)) and min(queries, keys) > 1
     words: Words = "bfloat16" if _prefers_bfloat16(context, attn) else "float"
     tiling = choose_rows(context.host, queries, keys, width, is_causal=attn.is_causal, words=words)
@@ -194,15 +196,18 @@ def _kernel(
         vectors=tiling[1],
         is_padded=is_padded,
         by_dots=by_dots,
+        dtype=key.dtype.name,
         words=words,
         host=context.host,
     )
     return kernel, views
 
 
-def _is_in_rows(attn: AttentionOperands) -> bool:
-    """Return whether queries, keys and values lie in rows, as a decoder's cache has them."""
-    return not attn.is_causal and all(each.strides[-1] == 1 for each in (attn.query, attn.key, attn.value))
+def is_by_dots(attn: AttentionOperands) -> bool:
+    """Return whether few queries are multiplied with keys in rows, as a decoder's cache has them."""
+    queries, keys = attn.query.shape[-2], attn.key.shape[-2]
+    is_in_rows = not attn.is_causal and all(each.strides[-1] == 1 for each in (attn.query, attn.key, attn.value))
+    return is_in_rows and not is_symbolic(queries) and queries <= MOST_DOTS[is_symbolic(keys)]
 
 
 def _in_columns(context: Context, key: View, steps: list[KernelStep]) -> View:

@@ -7,7 +7,7 @@ new keys are written, and the mask of each position.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from engine.compiler.lowering.rules.composition import Composition
 from engine.compiler.lowering.rules.indexing.gather import Slot, gather_step, indices_of
 from engine.compiler.lowering.rules.indexing.scatter import scatter_step
 from engine.compiler.lowering.rules.movement.constants import integer_range
-from engine.compiler.lowering.rules.products.attention import attention_steps
+from engine.compiler.lowering.rules.products.attention import attention_steps, is_by_dots
 from engine.compiler.lowering.rules.products.attention_operands import (
     AttentionOperands,
     MaskView,
@@ -25,12 +25,16 @@ from engine.compiler.lowering.rules.products.attention_operands import (
     unfused_attention,
 )
 from engine.compiler.lowering.rules.registry import kernels_for
-from engine.compiler.lowering.steps import Lowered, NotLoweredError, derived
+from engine.compiler.lowering.steps import Lowered, NotLoweredError, convert, derived
 from engine.compiler.storage import FLOAT32, View, constant, row_major
+from engine.graph.operand import RuntimeOperand
+from engine.graph.operator import RuntimeOperator
 from engine.ir.dims import is_symbolic, plain
 from engine.layers.attention.attention import CausalMask
+from engine.layers.definition.overload import unfolded
 from engine.layers.onnx.attention.grouped_attention import GroupQueryAttention
 from engine.layers.operands.precision import INT64
+from engine.promotion import is_reduced
 from engine.tensor import DType
 
 X, Y, Z = Operand(0), Operand(1), Operand(2)
@@ -46,6 +50,14 @@ def lower_causal_mask(context: Context) -> Lowered:
     own, keys = (_numbers(composition, count, first, FLOAT32) for count, first in ((rows, before), (columns, 0)))
     tree = apply("where", apply("le", Y, X), 0.0, -math.inf)
     return composition.finish(tree, derived(own, own.meta[:, None]), keys)
+
+
+def is_past(op: RuntimeOperator, operand: RuntimeOperand) -> bool:
+    """Return whether an operator reads an operand only as earlier keys or values, which may be 16-bit floats."""
+    if op.layer is None or not isinstance(op.definition, GroupQueryAttention):
+        return False
+    caches = [source.index for source in unfolded(op.layer).positional[3:5]]
+    return all(index in caches for index, each in enumerate(op.inputs) if each is operand)
 
 
 @kernels_for(GroupQueryAttention)
@@ -75,6 +87,8 @@ def lower_grouped(context: Context) -> Lowered:
         scale=layer.scale or 1 / math.sqrt(size),
     )
     attn = in_groups(attn)
+    if layer.softcap or not is_by_dots(attn):
+        attn = replace(attn, key=_as(FLOAT32, attn.key, steps), value=_as(FLOAT32, attn.value, steps))
     if layer.softcap:
         steps.steps += unfused_attention(context, attn, cap=layer.softcap)[1]
     else:
@@ -134,7 +148,18 @@ def _earlier(context: Context, index: int) -> View | None:
     """Return earlier keys or values, if there are any."""
     value = _argument(context, index)
     is_empty = isinstance(value, View | np.ndarray) and 0 in value.shape
+    if isinstance(value, View) and is_reduced(value.dtype) and not is_empty:
+        return value
     return None if value is None or is_empty else context.tensor(index)
+
+
+def _as(dtype: DType, x: View, composition: Composition) -> View:
+    """Return floats as another dtype; as they are where they have it."""
+    if x.dtype == dtype:
+        return x
+    context, target = composition.context, row_major(x.shape, dtype)
+    composition.steps.append(convert(x, target, [context.op.name], context.host))
+    return target
 
 
 def _total(context: Context) -> int | None:
@@ -179,13 +204,15 @@ def _rotated(composition: Composition, x: View, rows: _Rows, layer: GroupQueryAt
         composition.steps.append(gather_step(context, own, cache, [0, 0, cache.strides[1]], [slot]))
         angles.append(derived(own, own.meta[:, None]))
     target = row_major(x.shape, FLOAT32)
+    rounding = context.lowering.low_precision.rounded.get(context.op.outputs[0].name)
     first, second = (slice(0, half), slice(half, 2 * half))
     if layer.rotary_interleaved:
         first, second = slice(0, 2 * half, 2), slice(1, 2 * half, 2)
     pair = [derived(x, x.meta[..., each]) for each in (first, second)]
     products = apply("mul", X, Z), apply("mul", Y, Operand(3))
     other = apply("add", apply("mul", X, Operand(3)), apply("mul", Y, Z))
-    for part, tree in ((first, apply("sub", *products)), (second, other)):
+    for part, exact in ((first, apply("sub", *products)), (second, other)):
+        tree = exact if rounding is None else apply(rounding, exact)
         composition.map(tree, *pair, *angles, target=derived(target, target.meta[..., part]))
     if 2 * half < size:
         rest = (derived(each, each.meta[..., 2 * half :]) for each in (x, target))
@@ -215,13 +242,14 @@ def _cache(composition: Composition, new: View, past: View | None, rows: _Rows, 
         front = derived(target, target.meta[:, :, :count])
         composition.typed(front, apply("where", is_there, X, 0.0), past, own, seen)
     if count < room:
-        zero = constant(np.zeros((), np.float32))
+        zero = constant(np.zeros((), target.dtype))
         behind = derived(target, target.meta[:, :, count:])
         composition.steps.append(context.copy(derived(zero, zero.meta.broadcast_to(behind.shape)), behind))
     places = derived(rows.places, rows.places.meta.reshape(batch, 1, rows.length, 1))
     kept = [0 if axis == 2 else step for axis, step in enumerate(target.strides)]
     slots = [Slot(places, 2)]
-    composition.steps.append(scatter_step(context, target, new.shape, kept, slots, new, "set"))
+    source = _as(target.dtype, new, composition)
+    composition.steps.append(scatter_step(context, target, new.shape, kept, slots, source, "set"))
     return target
 
 

@@ -39,13 +39,13 @@ SIZES = [
 ]  # fmt: skip
 
 
-def laid(values: Array, layout: Layout, gap: int) -> tuple[Array, Matrix]:
+def laid(values: Array, layout: Layout, gap: int, dtype: str = "float32") -> tuple[Array, Matrix]:
     """Return batched matrices in guarded memory, rows or columns ``gap`` elements apart, and their strides."""
     turned = values if layout == "rows" else values.swapaxes(1, 2)
     stack, lines, length = turned.shape
     spread = np.full((stack, lines, length + gap), np.nan, np.float32)
     spread[:, :, :length] = turned
-    memory = guarded_array(spread.reshape(-1)[: spread.size - gap])
+    memory = guarded_array(spread.reshape(-1)[: spread.size - gap], dtype=dtype)
     steps = (length + gap, 1) if layout == "rows" else (1, length + gap)
     return memory, Matrix((lines * (length + gap),), *steps)
 
@@ -73,7 +73,9 @@ def check(
     queries, keys, width, values = sizes
     shapes = (stack, queries, width), (stack, keys, width), (stack, keys, values)
     operands = [RANDOM.standard_normal(shape).astype(np.float32) for shape in shapes]
-    pairs = [laid(each, layout, gap) for each, layout in zip(operands, layouts, strict=True)]
+    dtypes = ["float32", *[given.get("dtype", "float32")] * 2]
+    operands = [each.astype(dtype) for each, dtype in zip(operands, dtypes, strict=True)]
+    pairs = [laid(*each) for each in zip(operands, layouts, [gap] * 3, dtypes, strict=True)]
     if given.get("is_padded"):
         pairs[1] = padded(operands[1], level, queries)
     target, place = laid(np.zeros((stack, queries, values), np.float32), "rows", gap)
@@ -183,15 +185,16 @@ def test_any_number_of_keys_and_queries_with_the_same_code(level: str, is_causal
     ("level", LEVELS),
     ("queries,keys,width", [(1, 2, 64), (1, 700, 17), (8, 513, 40), (9, 40, 3), (20, 1300, 130)]),
     ("kinds", [(), ("keep",), ("add", "drop")]),
+    ("dtype", ["float32", "float16", "bfloat16"]),
 )
 def test_few_queries_by_dots_with_keys_in_rows(
-    level: str, queries: int, keys: int, width: int, kinds: tuple[str, ...]
+    level: str, queries: int, keys: int, width: int, kinds: tuple[str, ...], dtype: str
 ) -> None:
     kept = RANDOM.random((2, queries, keys)) < 0.6
     kept[:, :, 0] = True
     given = {"keep": kept, "add": RANDOM.standard_normal(kept.shape).astype(np.float32), "drop": ~kept}
     masks = tuple((kind, given[kind]) for kind in kinds)
-    check(level, 2, (queries, keys, width, 20), masks=masks, by_dots=True)
+    check(level, 2, (queries, keys, width, 20), masks=masks, by_dots=True, dtype=dtype)
 
 
 def test_one_code_multiplies_a_query_with_any_number_of_keys() -> None:
