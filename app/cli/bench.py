@@ -249,7 +249,7 @@ class Bench:
         if self.peak is None:
             return ""
         cores = "one core" if self._threads == 1 else f"{self._threads} cores"
-        return f" · {self._share(rate)} of the peak of {cores} ({count_text(self.peak, 'FLOP/s')} each)"
+        return f" · {self._share(rate)} of the float32 peak of {cores} ({count_text(self.peak, 'FLOP/s')} each)"
 
     def _share(self, rate: float) -> str:
         return "" if self.peak is None else percent_text(rate / (self.peak * self._threads))

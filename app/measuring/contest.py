@@ -6,9 +6,11 @@ A library is imported when its engine is created; none of them is a dependency o
 from __future__ import annotations
 
 import math
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -186,7 +188,8 @@ def _openvino_int8(module: Any, path: Path, threads: int, inputs: Sequence[Array
     """Create a runner of the network that NNCF quantises; bfloat16 for the rest, where the processor has it."""
     nncf = import_module("nncf")
     sample = dict(enumerate(inputs))
-    model = nncf.quantize(module.Core().read_model(str(path)), nncf.Dataset([sample]), subset_size=1)
+    with redirect_stdout(sys.stderr):  # the progress bar of NNCF
+        model = nncf.quantize(module.Core().read_model(str(path)), nncf.Dataset([sample]), subset_size=1)
     return run_openvino(module, model, threads, "bf16")
 
 

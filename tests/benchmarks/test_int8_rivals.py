@@ -35,13 +35,16 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", ["onnxruntime-int8", "openvino-int8"])
-def test_their_answers_are_roughly_those_of_the_network(name: str, model: Path) -> None:
+def test_their_answers_are_roughly_those_of_the_network(
+    name: str, model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     rival = contest.RIVALS[name]
     for module in (rival.module, "onnx", *(["nncf"] if rival.module == "openvino" else [])):
         pytest.importorskip(module)
     exact = contest.load("onnxruntime", model, {"onnx": str(model)}, 1)[1]([X])[0]
     title, run = contest.load(name, model, {"onnx": str(model)}, 1, [X])
     assert title.startswith(name)
+    assert capsys.readouterr().out == "", "the output of --json is JSON"
     error = np.abs(np.asarray(run([X])[0]) - exact).max() / np.abs(exact).max()
     assert 1e-4 < error < 0.05
     contenders = Contest([X], [exact])

@@ -55,7 +55,7 @@ def test_the_report_has_latency_throughput_arithmetic_and_kernels(
         "",
         rf"latency     min {time} · median {time} · p99 {time} · \d+ runs",
         r"throughput  [\d,.]+ items/s",
-        r"arithmetic  \d+ FLOP · .* · [\d.]+ % of the peak of one core \([\d.]+ GFLOP/s each\)",
+        r"arithmetic  \d+ FLOP · .* · [\d.]+ % of the float32 peak of one core \([\d.]+ GFLOP/s each\)",
         "",
         " +µs  GFLOP/s +of peak +GB/s +kernel +operators",
     ]
