@@ -19,7 +19,7 @@ export function Quantisation({ model, report }) {
   const times = Object.keys(TIMES).filter((key) => layers.some((row) => row[key] !== null));
   const titles = ["Layer", "Precision", ...times.map((key) => TIMES[key]), "SQNR", "Share of the error", "Back in float32"];
   const words = [`${done.length} of ${plural(layers.length, "layer")} in ${kinds}`, `${time(report.float_ms / 1e3)} → ${time(report.int8_ms / 1e3)} a run`,
-    report.saved_bytes > 0 && `weights ${bytes(report.saved_bytes)} smaller`, report.kept !== null && `${(100 * report.kept).toFixed(3)} % of the outputs' energy kept`, plural(report.samples, "sample")];
+    report.saved_bytes > 0 && `weights ${bytes(report.saved_bytes)} smaller`, report.kept !== null && `${(100 * report.kept).toFixed(3)} % of the outputs' energy kept`, report.samples ? plural(report.samples, "sample") : "made-up inputs"];
   return html`<section class="panel block" aria-label="Quantisation"><h2>Quantisation</h2>
     <p class="soft">${words.filter(Boolean).join(" · ")}</p>
     ${report.accuracy && html`<${Accuracy} found=${report.accuracy} />`}
