@@ -41,5 +41,6 @@ def explain(exc: Exception) -> tuple[str, int]:
     if isinstance(exc, (engine.EngineError, ConfigError)):
         return printable(str(exc)), 1
     if isinstance(exc, OSError) and exc.strerror:
-        return printable(f"{exc.filename}: {exc.strerror}" if exc.filename else exc.strerror), 1
+        path = exc.filename2 or exc.filename  # the target of a copy
+        return printable(f"{path}: {exc.strerror}" if path else exc.strerror), 1
     return printable(f"internal error: {type(exc).__name__}: {exc} (--debug shows where)"), 1

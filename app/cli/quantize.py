@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import sys
 import tempfile
@@ -38,6 +39,7 @@ def execute(args: argparse.Namespace, settings: Settings) -> int:
     settings = files.without_limits(settings)
     found, version, model = models.load(args.model, settings, models.newest_original)
     store = None if args.output is not None else _store(found, settings)
+    _check_writable(Path(args.output) if store is None else store / found.name)
     with tempfile.TemporaryFile() as copy, telling(f"quantizing {found.name}") as show:
         samples = _samples(args, found, version, model, settings, copy)
 
@@ -113,15 +115,17 @@ def report(
     """Return the table of layers with a summary."""
     count = counted(len(result.layers), "layer")
     skipped = f", {result.skipped} left out: values are not finite" if result.skipped else ""
-    lines = [f"{display_name(name)} · {count} · {counted(result.samples, 'sample')}{skipped}", ""]
+    inputs = counted(result.samples, "sample") if result.samples else "made-up inputs"
+    lines = [f"{display_name(name)} · {count} · {inputs}{skipped}", ""]
     times = measured_times([each.describe() for each in result.layers])
     numbers = (*times, *_NUMBERS)
     rows = [("precision", *numbers, *_LABELS), *(_cells(each, times.values()) for each in result.layers)]
     lines += aligned(rows, frozenset(numbers))
     lines += [""]
     if folder is None:
-        aim = "faster or a megabyte smaller" if precision.endswith("-weights") else "faster on this machine"
-        lines += [f"Nothing was written: with {precision} no layer is {aim} within the budget."]
+        smaller = ", and no layer a megabyte smaller" if precision.endswith("-weights") else ""
+        budget = "" if result.kept is None else " within the budget"
+        lines += [f"Nothing was written: with {precision} the network is not faster{smaller}{budget}."]
     else:
         before, after = (time_text(1e3 * each) for each in (result.float_ms, result.int8_ms))
         kinds = " and ".join(sorted({each.precision for each in result.layers} - {"float32"}))
@@ -185,6 +189,17 @@ def _store(found: ModelFiles, settings: Settings) -> Path:
     if found.is_pair or found.folder.parent.resolve() != store.resolve():
         raise UsageError(f"'{found.name}' is not a folder of the store: expected --output")
     return store
+
+
+def _check_writable(folder: Path) -> None:
+    """Refuse a folder that cannot be written before the layers are measured, which may take minutes.
+
+    Raises:
+        UsageError: it cannot be written or made.
+    """
+    existing = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        raise UsageError(f"'{existing}' is not a folder that can be written")
 
 
 def _written(

@@ -198,7 +198,7 @@ def _export(parser: ArgumentParser) -> None:
         parser.add_argument(flag, action="append", default=[], metavar=flag[2:7].upper(), help=text)
     parser.add_argument("--name", help="name of the model in the store. Default: name of the class or file.")
     parser.add_argument(
-        "--output", type=folder, metavar="DIR", help="write the pair to this folder instead of the store"
+        "--output", type=folder, metavar="DIR", help="write the files to this folder instead of the store"
     )
     parser.add_argument("--reference", metavar="FILE", help="also record PyTorch's values for 'pnnx-serve compare'")
     parser.add_argument(
@@ -262,7 +262,7 @@ def _quantize(parser: ArgumentParser) -> None:
         help="least share of the outputs' energy to keep, such as 99.9%% or 0.999. Default: 99.9%%.",
     )
     parser.add_argument(
-        "--output", type=folder, metavar="DIR", help="write the pair to this folder instead of the store"
+        "--output", type=folder, metavar="DIR", help="write the files to this folder instead of the store"
     )
 
 
@@ -476,7 +476,7 @@ differ. A bundle holds the newest version. It contains machine code: run only bu
         has_json=True,
     ),
     "export": Verb(
-        summary="turn a PyTorch or ONNX model into a checked PNNX pair",
+        summary="turn a PyTorch or ONNX model into a checked PNNX model",
         examples="""  pnnx-serve export model.py:Net --shape 1,3,224,224
   pnnx-serve export net.pt --shape 1,3,224,224 --shape2 4,3,320,320 --name segmenter
   pnnx-serve export model.py:make_encoder --shape 1,77 --dtype int64 --shape 1,77,512 --dtype float32
@@ -486,7 +486,7 @@ differ. A bundle holds the newest version. It contains machine code: run only bu
 SOURCE is a class, function or module in a Python file (FILE.py:NAME; NAME may be left out if there is only one model)
 or in an installed package (package.module:NAME), a file written by torch.jit.save, or an ONNX file. Without --shape an
 ONNX file is read as the server reads it (extra 'onnx'); with --shape PNNX's converter reads it and onnxruntime checks
-the result. Importing a Python file runs it. Without --output the pair becomes the next version of a model in
+the result. Importing a Python file runs it. Without --output the result becomes the next version of a model in
 the store, provided that its outputs match the original model's.
 """,
         configure=_export,
@@ -528,7 +528,7 @@ file. The model becomes the next version of its name in the store; a config.toml
 Pictures are converted as the model's config.toml says. 50 to 200 samples are usual. Every layer is timed in float32 and
 int8 on this machine, and its error is measured; layers that are not faster, or lose too much, stay in float32. With
 labels the accuracy of both networks is measured. The newest version that is not quantised is taken. Without --output
-the pair becomes the next version of the model in the store.
+the result becomes the next version of the model in the store.
 """,
         configure=_quantize,
         settings=("store", "plugins", "threads", "cache_dir", "record_dir"),

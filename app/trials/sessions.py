@@ -226,7 +226,7 @@ def example(model: Model) -> list[NDArray[Any]]:
     """
     zeros = model.example_inputs()
     if zeros is None:
-        raise InvalidRequestError(f"{model.missing_example}, so there is nothing to run it on; choose a sample")
+        raise InvalidRequestError(f"{model.missing_example}, so there is nothing to run it on; send an input")
     return random_inputs([engine.TensorSpec(each.shape, each.dtype) for each in zeros.values()])
 
 

@@ -75,7 +75,7 @@ def read_labelled(path: str, signature: Signature, settings: Settings) -> tuple[
     arrays = read_archive(path, settings)
     labels = arrays.pop("labels", None)
     inputs: Inputs = {}
-    _assign(_by_name(arrays, signature), path, inputs, signature)
+    _assign(_by_name(arrays, path, signature), path, inputs, signature)
     _check_complete(inputs, signature)
     return inputs, labels
 
@@ -154,14 +154,22 @@ def _read(argument: str, signature: Signature, settings: Settings) -> list[tuple
     if not equals or name not in _names(signature):
         name, path = "", argument
     if path.endswith(".npz"):
-        return _by_name(read_archive(path, settings), signature)
+        return _by_name(read_archive(path, settings), path, signature)
     return [(name or None, read_npy(Path(path).read_bytes(), settings, where=f"'{path}'"))]
 
 
-def _by_name(arrays: Mapping[str, NDArray[Any]], signature: Signature) -> list[tuple[str | None, NDArray[Any]]]:
-    """Return the arrays with the names of their inputs, or without names if they follow the order of the inputs."""
-    by_name = arrays.keys() <= _names(signature)
-    return [(key if by_name else None, array) for key, array in arrays.items()]
+def _by_name(
+    arrays: Mapping[str, NDArray[Any]], path: str, signature: Signature
+) -> list[tuple[str | None, NDArray[Any]]]:
+    """Return the arrays with the names of their inputs, or without names if none has that of an input.
+
+    Raises:
+        UsageError: only some have the name of an input.
+    """
+    unknown = arrays.keys() - _names(signature)
+    if unknown and len(unknown) < len(arrays):
+        raise UsageError(f"'{path}': found arrays {quoted(arrays)}, expected {quoted(signature.input_names)}")
+    return [(None if unknown else key, array) for key, array in arrays.items()]
 
 
 def _names(signature: Signature) -> set[str]:

@@ -65,7 +65,7 @@ def read_samples(path: str, model: Model, settings: Settings) -> Samples:
     if len(set(counts.values())) != 1:
         raise UsageError(f"--samples: found {counts} items, expected the same number for each input")
     rows = [dict(zip(items, each, strict=True)) for each in zip(*items.values(), strict=True)]
-    classes = None if labels is None else _classes(labels, len(rows))
+    classes = None if labels is None else _classes(labels, len(rows), model.labels)
     return Samples(model, [partial(dict, row) for row in rows], classes)
 
 
@@ -161,12 +161,12 @@ def _rows(array: NDArray[Any], port: engine.Port) -> list[NDArray[Any]]:
     return [array[start : start + size] for start in range(0, len(array), size)]
 
 
-def _classes(labels: NDArray[Any], count: int) -> list[int]:
+def _classes(labels: NDArray[Any], count: int, names: Sequence[str] | None) -> list[int]:
     """Return the indices of the classes in an array of them."""
     if labels.shape != (count,) or labels.dtype.kind not in "iu":
         found = f"{list(labels.shape)} {labels.dtype}"
         raise UsageError(f"--samples: found labels {found}, expected the index of a class for each of {count} items")
-    return [int(label) for label in labels]
+    return [_known_class(int(label), names) for label in labels]
 
 
 def _class_index(label: str, names: Sequence[str] | None) -> int:
@@ -175,4 +175,10 @@ def _class_index(label: str, names: Sequence[str] | None) -> int:
     if not label.isdecimal():
         expected = "the index of a class" if names is None else f"its index or one of {cut(quoted(names), 200)}"
         raise UsageError(f"--samples: found the class '{cut(label)}', expected {expected}")
-    return int(label)
+    return _known_class(int(label), names)
+
+
+def _known_class(index: int, names: Sequence[str] | None) -> int:
+    if names is not None and not 0 <= index < len(names):
+        raise UsageError(f"--samples: found the class {index}, expected 0 to {len(names) - 1}")
+    return index

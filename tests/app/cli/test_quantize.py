@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import json
 import shutil
@@ -14,6 +15,7 @@ import pytest
 import engine
 from app.cli import main
 from app.cli.arguments import models, samples
+from app.cli.output import explain
 from app.settings import Settings
 from engine.quantisation import measurement, selection
 from engine.quantisation.schemes import BlockWeights
@@ -99,6 +101,9 @@ def test_nothing_is_written_where_nothing_is_faster(
     (("linear", "--samples", "few_labels.npz", "--output", "out"), "the index of a class for each of 4 items"),
     (("linear", "--samples", "high_label.npz", "--output", "out", "--keep", "0"), "a label is not a class: found 9"),
     (("digits", "--samples", "named", "--output", "out"), "found the class 'cat', expected its index or one of"),
+    (("digits", "--samples", "numbered", "--output", "out"), "--samples: found the class 10, expected 0 to 9"),
+    (("linear", "--samples", "lables.npz", "--output", "out"), "found arrays 'in0', 'lables', expected 'in0'"),
+    (("linear", "--samples", "good.npy", "--output", "good.npy/out"), "good.npy' is not a folder that can be written"),
     (("difference", "--samples", "uneven.npz", "--output", "out"), "expected the same number for each input"),
 ])  # fmt: skip
 def test_what_cannot_be_used_is_refused_with_the_reason(
@@ -117,6 +122,8 @@ def test_what_cannot_be_used_is_refused_with_the_reason(
         np.savez(tmp_path / f"{name}.npz", in0=items, labels=np.array(labels))
     shutil.copytree(DIGITS, store / "digits")
     (tmp_path / "named" / "cat").mkdir(parents=True)
+    shutil.copytree(DIGITS / "examples", tmp_path / "numbered" / "10")
+    np.savez(tmp_path / "lables.npz", in0=items, lables=np.arange(4))
     np.savez(tmp_path / "strange.npz", other=np.ones(3), further=np.ones(3))
     np.savez(
         tmp_path / "uneven.npz", pnnx_input_0=np.ones((4, 2), np.float32), pnnx_input_1=np.ones((6, 2), np.float32)
@@ -298,7 +305,7 @@ def test_weights_are_quantised_without_samples(
     argv = ("linear", "--precision", "int8-weights", "--output", "out")
     monkeypatch.setattr(BlockWeights, "saved_bytes", lambda *_: 5_000_000)
     status, text, _ = quantized(*argv, capsys=capsys)
-    assert status == 0 and "linear · 1 layer · 0 samples" in text
+    assert status == 0 and "linear · 1 layer · made-up inputs" in text
     assert "1 of 1 layer in int8-weights: " in text and "a run, weights 5 MB smaller\n" in text
     types = {op.type for op in engine.load(tmp_path / "out" / "model.pnnx.param").operators}
     assert "engine.BlockLinear" in types
@@ -311,7 +318,12 @@ def test_a_model_whose_weights_are_small_is_left_alone(
 ) -> None:
     monkeypatch.setattr(selection, "_times", lambda *given: (1.0, 1.0))
     status, text, _ = quantized("linear", "--precision", "int4-weights", "--output", "out", capsys=capsys)
-    assert status == 1 and "with int4-weights no layer is faster or a megabyte smaller within the budget" in text
+    assert status == 1 and "with int4-weights the network is not faster, and no layer a megabyte smaller.\n" in text
+
+
+def test_a_full_disk_is_told_with_the_file_that_could_not_be_written() -> None:
+    full = OSError(errno.ENOSPC, "No space left on device", "/tmp/model.pnnx.bin", None, "store/model.pnnx.bin")
+    assert explain(full) == ("store/model.pnnx.bin: No space left on device", 1)
 
 
 def test_int8_needs_samples(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
