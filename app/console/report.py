@@ -158,7 +158,8 @@ dl div{background:var(--card);border:1px solid var(--line);border-radius:10px;pa
 dt{color:var(--soft);font-size:12px}dd{margin:0;font-size:19px;font-weight:600}
 .run{display:block;width:100%;min-width:720px}
 .run text{font:500 11px system-ui,-apple-system,"Segoe UI",sans-serif;fill:var(--soft)}
-.run .on{fill:#fff;pointer-events:none}.run .label{fill:var(--ink)}
+.run .on{fill:#fff;pointer-events:none}
+.run .label{fill:var(--ink);paint-order:stroke;stroke:var(--card);stroke-width:3px}
 .run .ground{fill:var(--ground)}.run .line{stroke:var(--line);fill:none}
 .run .peak{stroke:var(--heat);stroke-dasharray:6 4;fill:none}
 table{width:100%;border-collapse:collapse;font-size:13px;font-variant-numeric:tabular-nums}
