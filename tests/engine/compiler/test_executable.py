@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import gc
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.compiler.addresses import MemorySpace, address, offset_of, port_of, space_of, spaces_and_ports
-from engine.compiler.executable import Buffer, Buffers, NativeStep, NativeSteps
+from engine.compiler.executable import NativeStep, NativeSteps
 
 PLACES = st.builds(address, st.sampled_from(MemorySpace), st.integers(0, 2**29 - 1), st.integers(-(2**40), 2**40))
 STEPS = st.builds(
@@ -64,14 +63,3 @@ def test_the_collector_of_garbage_finds_few_things_however_many_steps_there_are(
     )
     steps = NativeSteps.of([step] * 1000)
     assert sum(map(gc.is_tracked, gc.get_referents(steps, *gc.get_referents(steps)))) < 20
-
-
-def test_buffers_take_offsets_and_sizes_from_a_pool() -> None:
-    expected = [
-        Buffer(offset=0, bytes=64, first=0, last=2, operands=("x",)),
-        Buffer(offset=64, bytes=32, first=1, last=1, operands=()),
-    ]
-    rows = ((1, 0, 0, 2, ("x",)), (0, 2, 1, 1, ()))
-    buffers = Buffers(rows, np.array([64, 0, 32]))
-    assert [*buffers] == expected and len(buffers) == 2 and buffers[-1] == expected[-1]
-    assert buffers == Buffers.of(expected) and hash(buffers) == hash(Buffers.of(expected))
