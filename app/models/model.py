@@ -455,11 +455,14 @@ class Model:
 
 
 def _stored_precision(graph: engine.RuntimeGraph) -> str | None:
-    """Return the precision of layers by the files: ``int8``, ``bf16``, ``auto`` for both, or None."""
+    """Return the precision of layers by the files: ``int8``, ``bf16``, ``auto`` for both, ``intN-weights``, or None."""
     has_int8 = any(op.type in _QUANTISING or op.params.get("rounds") for op in graph.operators)
     if any(op.allows_bfloat16 for op in graph.operators):
         return "auto" if has_int8 else "bf16"
-    return "int8" if has_int8 else None
+    if has_int8:
+        return "int8"
+    bits = [str(op.params["bits"]) for op in graph.operators if op.type == "engine.BlockLinear"]
+    return f"int{min(bits)}-weights" if bits else None
 
 
 class Call(Generic[T]):

@@ -311,6 +311,7 @@ def test_weights_are_quantised_without_samples(
     assert "engine.BlockLinear" in types
     report = json.loads((tmp_path / "out" / "quantisation.json").read_text())
     assert (report["kept"], report["layers"][0]["precision"]) == (None, "int8-weights")
+    assert models.load("out", Settings(cache=False))[2].precision == "int8-weights"
 
 
 def test_a_model_whose_weights_are_small_is_left_alone(
