@@ -17,7 +17,7 @@ from engine.graph.building.generalise import BatchError, generalise_batch
 from engine.graph.building.inference import follow, propagate
 from engine.graph.building.linking import link, reused_layers
 from engine.graph.building.mismatches import GraphWarning, diagnose_refusal, find_mismatches, strict_error
-from engine.graph.building.source_rewrites import with_assignments, without_captured
+from engine.graph.building.source_rewrites import with_assignments, with_unsqueezes, without_captured
 from engine.graph.building.storage import over_storage
 from engine.graph.building.subgraphs import register_subgraph_builder
 from engine.graph.description import describe
@@ -318,8 +318,8 @@ class RuntimeGraph:
 
 
 def _as_run(source: pnnx.Graph) -> pnnx.Graph:
-    """Return a file's graph with ONNX operators, captured parameters, assignments and strided views resolved."""
-    return with_assignments(over_storage(without_captured(onnx.with_core_operators(source))))
+    """Return a file's graph with ONNX operators, captured parameters, assignments and views resolved."""
+    return with_unsqueezes(with_assignments(over_storage(without_captured(onnx.with_core_operators(source)))))
 
 
 def _build(

@@ -1,4 +1,4 @@
-"""Rewrites of a file's graph before it is linked: captured parameters, and assignments to parts of tensors.
+"""Rewrites of a file's graph before it is linked: captured parameters, assignments to parts of tensors, new dimensions.
 
 Captured parameters: the tracer passes parameters first, whatever the call order. A parameter shared by two modules (a
 language model's embedding, which is also the weight of its last layer) becomes an operator of its own. All but the
@@ -9,6 +9,9 @@ shapes tell, operands are put in the order of ``forward``.
 Assignments: at lower optimisation levels the converter writes ``x[1:, 0] = y`` as the views ``a = x[1:]`` and
 ``b = a[:, 0]``, and ``Tensor.copy(b, y)``. The result of that operator stands for all of ``x``, with ``y`` in the place
 of the views. Each view is turned into an operator that puts values in its place.
+
+New dimensions: the converter writes ``x[None, None]`` as a reshape to the sizes of its example, which is named after
+``torch.unsqueeze``. Where ``x`` has as many elements as its values decide, the example's number is wrong for others.
 """
 
 from __future__ import annotations
@@ -106,6 +109,24 @@ def with_assignments(source: Graph) -> Graph:
     makers = {name: op for op in source.operators for name in op.outputs}
     operators = [each for op in source.operators for each in _assigned(op, makers, source.annotations)]
     return replace(source, operators=operators)
+
+
+def with_unsqueezes(source: Graph) -> Graph:
+    """Return the graph with reshapes that only add dimensions as such, for any sizes; the same object without any."""
+    operators = [_unsqueezed(op, source.annotations) for op in source.operators]
+    is_changed = any(new is not old for new, old in zip(operators, source.operators, strict=True))
+    return replace(source, operators=operators) if is_changed else source
+
+
+def _unsqueezed(op: Operator, annotations: Mapping[str, TensorSpec]) -> Operator:
+    shape, spec = op.params.get("shape"), annotations.get(op.inputs[0]) if op.inputs else None
+    if op.type != "Tensor.reshape" or not op.name.startswith("torch.unsqueeze") or not isinstance(shape, tuple):
+        return op
+    # With sizes of 1 before, it is not known which of them are new.
+    if spec is None or 1 in spec.shape or [size for size in shape if size != 1] != [*spec.shape]:
+        return op
+    axes = tuple(axis for axis, size in enumerate(shape) if size == 1)
+    return replace(op, type="torch.unsqueeze", params={"dim": axes})
 
 
 def _assigned(
