@@ -235,9 +235,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     how = f"one row, {options.seconds:g} s for each engine and file in turns; shares and ratios of medians"
     machine, body = describe([OURS, RIVAL]), report(records)
     result = Result(kind="block_products", machine=machine, how=how, body=body, records=records)
-    print(result.text())
-    if options.save:
-        result.save(options.save)
+    result.publish(options.save)
     return 0
 
 

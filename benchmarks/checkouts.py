@@ -176,9 +176,7 @@ def main() -> int:
     how = f"batch {options.batch}; ms, fastest run / median; ratios of fastest runs"
     records = [asdict(pair) for pair in pairs]
     result = Result(kind="checkouts", machine=describe(()), how=how, body=body, records=records)
-    print(result.text())
-    if options.save:
-        result.save(options.save)
+    result.publish(options.save)
     return 0
 
 

@@ -189,9 +189,7 @@ def main() -> int:
     body = report(records) + ("\n\nNot timed:\n\n" + "\n".join(failures) if failures else "")
     how = f"one thread, {options.seconds:g} s for each engine and number of rows"
     result = Result(kind="classical", machine=describe([OURS, "onnxruntime"]), how=how, body=body, records=records)
-    print(result.text())
-    if options.save:
-        result.save(options.save)
+    result.publish(options.save)
     return int(bool(failures))
 
 

@@ -13,7 +13,6 @@ import sys
 import tempfile
 from importlib import import_module
 from pathlib import Path
-from statistics import geometric_mean
 from typing import Any, Final
 
 import numpy as np
@@ -24,7 +23,7 @@ from benchmarks.files import Files, default_folder
 from benchmarks.machine import describe
 from benchmarks.raw import Result
 from benchmarks.record import OURS
-from benchmarks.report import ms, table
+from benchmarks.report import pair_table
 
 NETWORKS: Final = (
     "resnet18", "mobilenet_v2", "mobilenet_v3_small", "efficientnet_b0", "unet_256", "yolov5n", "bert_mini_128",
@@ -51,15 +50,9 @@ def measure(files: Files, seconds: float) -> dict[str, Any]:
 
 
 def report(records: list[dict[str, Any]]) -> str:
-    """Return the table: milliseconds by fastest run, and the time of our file divided by that of PyTorch's."""
-    ratios = [[each[OURS][k] / each["torch"][k] for k in (0, 1)] for each in records]
-    lines = [
-        [each["network"], ms(each["torch"][0]), ms(each[OURS][0]), *(f"{ratio:.3f}" for ratio in pair)]
-        for each, pair in zip(records, ratios, strict=True)
-    ]
-    means = [f"{geometric_mean(column):.3f}" for column in zip(*ratios, strict=True)]
-    titles = ["network", "torch.onnx.export ms", "export-onnx ms", "ours / PyTorch's", "of medians"]
-    return table(titles, [*lines, ["geometric mean", "", "", *means]])
+    """Return the table of the times of our file and of PyTorch's."""
+    titles = ("torch.onnx.export ms", "export-onnx ms")
+    return pair_table(records, ("torch", OURS), titles, "ours / PyTorch's")
 
 
 def main() -> int:
@@ -76,9 +69,7 @@ def main() -> int:
     how = f"one thread, {options.seconds:g} s for each file, in turns"
     machine = describe([OURS, "onnxruntime", "torch"])
     result = Result(kind="exported", machine=machine, how=how, body=report(records), records=records)
-    print(result.text())
-    if options.save:
-        result.save(options.save)
+    result.publish(options.save)
     return 0
 
 

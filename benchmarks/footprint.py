@@ -186,9 +186,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     machine = describe(options.engines)
     how = f"{options.threads} thread(s); 10⁶ bytes, the whole process"
     result = Result(kind="memory", machine=machine, how=how, body=report(rows, machine), records=rows)
-    print(result.text())
-    if options.save:
-        result.save(options.save)
+    result.publish(options.save)
     return 0
 
 

@@ -12,7 +12,6 @@ import argparse
 import sys
 import tempfile
 from pathlib import Path
-from statistics import geometric_mean
 from typing import Any, Final
 
 import numpy as np
@@ -23,7 +22,7 @@ from benchmarks.files import Files, default_folder
 from benchmarks.machine import describe
 from benchmarks.raw import Result
 from benchmarks.record import OURS
-from benchmarks.report import table
+from benchmarks.report import pair_table
 
 FORMATS: Final = ("pnnx", "onnx")
 
@@ -50,15 +49,8 @@ def measure(folder: Path, seconds: float, cache: Path) -> dict[str, Any]:
 
 
 def report(records: list[dict[str, Any]]) -> str:
-    """Return the table: milliseconds by fastest run, and the time from ONNX divided by that from PNNX."""
-    ratios = [[each["onnx"][k] / each["pnnx"][k] for k in (0, 1)] for each in records]
-    lines = [
-        [each["network"], f"{each['pnnx'][0] * 1e3:.2f}", f"{each['onnx'][0] * 1e3:.2f}", *(f"{r:.3f}" for r in pair)]
-        for each, pair in zip(records, ratios, strict=True)
-    ]
-    means = [f"{geometric_mean(column):.3f}" for column in zip(*ratios, strict=True)]
-    titles = ["network", "PNNX ms", "ONNX ms", "ONNX / PNNX", "of medians"]
-    return table(titles, [*lines, ["geometric mean", "", "", *means]])
+    """Return the table of the times from PNNX and from ONNX."""
+    return pair_table(records, FORMATS, ("PNNX ms", "ONNX ms"), "ONNX / PNNX")
 
 
 def main() -> int:
@@ -78,9 +70,7 @@ def main() -> int:
         records = [measure(options.folder / name, options.seconds, cache) for name in names]
     how = f"one thread, {options.seconds:g} s for each network and format, in turns"
     result = Result(kind="formats", machine=describe([OURS]), how=how, body=report(records), records=records)
-    print(result.text())
-    if options.save:
-        result.save(options.save)
+    result.publish(options.save)
     return 0
 
 

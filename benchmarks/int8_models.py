@@ -191,9 +191,7 @@ def main() -> int:
         machine = describe([OURS, "onnxruntime", "openvino"])
         kind = "int8_auto" if options.auto else "int8"
         result = Result(kind=kind, machine=machine, how=how, body=body, records=records)
-        print(result.text())
-        if options.save:
-            result.save(options.save)
+        result.publish(options.save)
     return int(bool(failures))
 
 

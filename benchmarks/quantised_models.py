@@ -171,9 +171,7 @@ def main() -> int:
     how = f"batch 1, {options.seconds:g} s for each engine and file"
     section = "bfloat16" if options.kinds == ["bf16"] else "quantised"
     result = Result(kind=section, machine=describe([OURS, *RIVALS]), how=how, body=body, records=records)
-    print(result.text())
-    if options.save:
-        result.save(options.save)
+    result.publish(options.save)
     return int(len(records) < len(cells))
 
 

@@ -114,9 +114,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     body = table(TITLES, [row for record in records for row in rows_of(record)])
     how = f"{args.runs} runs, {args.threads} thread(s), compile cache empty"
     result = Result(kind="random_shapes", machine=describe(()), how=how, body=body, records=records)
-    print(result.text())
-    if args.save:
-        result.save(args.save)
+    result.publish(args.save)
 
 
 if __name__ == "__main__":

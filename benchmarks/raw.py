@@ -37,6 +37,12 @@ class Result:
 
         return f"{heading(self.machine)}; {self.how}\n\n{self.body}\n"
 
+    def publish(self, name: str | None) -> None:
+        """Print the report; with a name, save it as well."""
+        print(self.text())
+        if name:
+            self.save(name)
+
     def save(self, name: str) -> None:
         """Write `benchmarks/raw/NAME.json`, from which `benchmarks.page` makes a section."""
         data = {

@@ -156,9 +156,7 @@ def main() -> int:
     records = [{"replicas": count, **asdict(side)} for count, side in ((1, one), (2, two))]
     how = f"{options.rounds} turns of {options.seconds:g} s"
     result = Result(kind="replicas", machine=describe(()), how=how, body=body, records=records)
-    print(result.text())
-    if options.save:
-        result.save(options.save)
+    result.publish(options.save)
     return 0 if ratio >= options.reach else 1
 
 

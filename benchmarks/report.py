@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 from app.render.formatting import counted
@@ -50,6 +51,27 @@ def save(path: Path, machine: Mapping[str, Any], records: Sequence[Record]) -> N
     """Write the report as PATH.md and PATH.json."""
     data = {"kind": "networks", "machine": dict(machine), "records": [record.to_json() for record in records]}
     write(path, markdown(machine, records), data)
+
+
+def pair_table(
+    records: Sequence[Mapping[str, Any]], engines: tuple[str, str], titles: tuple[str, str], ratio: str
+) -> str:
+    """Return a table of two engines' times: milliseconds by fastest run, the second's time divided by the first's.
+
+    Args:
+        records: a network each; under the name of an engine its fastest and its median time, in seconds.
+        engines: names in the records.
+        titles: of their columns.
+        ratio: title of the ratio by fastest runs.
+    """
+    first, second = engines
+    ratios = [[each[second][k] / each[first][k] for k in (0, 1)] for each in records]
+    lines = [
+        [each["network"], ms(each[first][0]), ms(each[second][0]), *(f"{share:.3f}" for share in pair)]
+        for each, pair in zip(records, ratios, strict=True)
+    ]
+    means = [f"{geometric_mean(column):.3f}" for column in zip(*ratios, strict=True)]
+    return table(["network", *titles, ratio, "of medians"], [*lines, ["geometric mean", "", "", *means]])
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

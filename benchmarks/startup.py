@@ -136,9 +136,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     how = f"{options.rounds} starts of each kind, load {os.getloadavg()[0]:.1f}; median / minimum"
     records = [{"cache": kind, **asdict(each)} for kind, starts in found.items() for each in starts]
     result = Result(kind="startup", machine=describe(()), how=how, body=report(found), records=records)
-    print(result.text())
-    if options.save:
-        result.save(options.save)
+    result.publish(options.save)
     return 0
 
 

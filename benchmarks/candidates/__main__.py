@@ -60,9 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for verdict, count in verdicts.items()
     ]
     result = Result(kind="candidates", machine=describe(()), how="simulated", body=body, records=records)
-    print(result.text())
-    if options.save:
-        result.save(options.save)
+    result.publish(options.save)
     return 0
 
 

@@ -78,9 +78,7 @@ def main() -> int:
             failures += 1
     result = Result(kind="int8_accuracy", machine=describe([OURS]), how=f"budget {options.keep:g}, one thread",
                     body=report(records), records=records)  # fmt: skip
-    print(result.text())
-    if options.save:
-        result.save(options.save)
+    result.publish(options.save)
     return int(failures > 0)
 
 

@@ -147,9 +147,7 @@ def main() -> int:
                 print(json.dumps(rows[-1]), flush=True)
     how = f"{options.seconds:g} s of each attack"
     result = Result(kind="overload", machine=describe([]), how=how, body=attack_table(rows), records=rows)
-    print(result.text())
-    if options.save:
-        result.save(options.save)
+    result.publish(options.save)
     newest = [row for row in rows if row["tree"] == list(trees)[-1]]
     return 0 if all(row["survived"] for row in newest) else 1
 

@@ -266,9 +266,7 @@ def main() -> int:
         rows = uvloop.run(run(pid, port, options))
     how = f"{options.seconds:g} s of each overload"
     result = Result(kind="rate", machine=describe(()), how=how, body=report(rows), records=rows)
-    print(result.text())
-    if options.save:
-        result.save(options.save)
+    result.publish(options.save)
     return 0
 
 

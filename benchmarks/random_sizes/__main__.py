@@ -240,9 +240,7 @@ def main() -> int:
         body=report(rows, options.requests),
         records=[_summary(row, options) for row in rows],
     )
-    print(result.text())
-    if options.save:
-        result.save(options.save)
+    result.publish(options.save)
     return int(any(row.failure for row in rows if row.engine == OURS))
 
 

@@ -165,9 +165,7 @@ def main() -> int:
         print(f"{name}: measured", file=sys.stderr, flush=True)
     how = f"a server with one core; {options.bursts} bursts of {BURST} sizes beside {NEIGHBOUR}"
     result = Result(kind="random_size_bursts", machine=describe(()), how=how, body=report(rows), records=rows)
-    print(result.text())
-    if options.save:
-        result.save(options.save)
+    result.publish(options.save)
     return 0
 
 

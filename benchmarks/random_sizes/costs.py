@@ -223,9 +223,7 @@ def main() -> int:
         print(f"{name}: measured", file=sys.stderr, flush=True)
     how = f"1 thread a session, {options.sizes} new sizes, bursts of {BURST} runs beside {NEIGHBOUR}"
     result = Result(kind="random_size_costs", machine=describe(()), how=how, body=report(rows), records=rows)
-    print(result.text())
-    if options.save:
-        result.save(options.save)
+    result.publish(options.save)
     return 0
 
 

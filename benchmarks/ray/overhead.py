@@ -147,9 +147,7 @@ def compare(asked: Callable[[str], dict[str, float]], save: str | None) -> int:
     how = f"{len(tensor(ITEMS)):,} bytes to the model digits, median of {REQUESTS} requests"
     records = [{"in front": name, **row} for name, row in found.items()]
     result = Result(kind="ray", machine=describe(()), how=how, body=body, records=records)
-    print(result.text())
-    if save:
-        result.save(save)
+    result.publish(save)
     return 0
 
 

@@ -170,9 +170,7 @@ def main() -> int:
     )
     records = [asdict(row) for row in rows]
     result = Result(kind="rolling", machine=describe(()), how=how, body=report(rows), records=records)
-    print(result.text())
-    if options.save:
-        result.save(options.save)
+    result.publish(options.save)
     return 0 if not any(row.failed or row.killed or any(row.statuses) for row in rows) else 1
 
 

@@ -117,9 +117,7 @@ def main() -> int:
         for name, side in sides.items()
     ]
     result = Result(kind="servers", machine=describe(()), how=how, body=table(titles, lines), records=records)
-    print(result.text())
-    if options.save:
-        result.save(options.save)
+    result.publish(options.save)
     return 0
 
 

@@ -133,9 +133,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     how = f"{args.rounds} turns of {args.seconds:g} s each; {CLIENTS} clients, V2 binary both ways, 1 thread"
     records = [{"network": name, "answers": served, "runs": runs} for name, (served, runs) in found.items()]
     result = Result(kind="engine_alone", machine=describe(()), how=how, body=table(titles, rows), records=records)
-    print(result.text())
-    if args.save:
-        result.save(args.save)
+    result.publish(args.save)
 
 
 if __name__ == "__main__":

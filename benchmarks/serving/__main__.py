@@ -173,9 +173,7 @@ def main() -> int:
     how = f"{options.rounds} rounds of {options.requests} requests; waiting with {options.clients} clients"
     records = [{"case": case.name, "ours": asdict(a), "floor": asdict(b)} for case, (a, b) in found.items()]
     result = Result(kind="serving", machine=describe(()), how=how, body=report(found), records=records)
-    print(result.text())
-    if options.save:
-        result.save(options.save)
+    result.publish(options.save)
     return 0
 
 

@@ -144,9 +144,7 @@ def main() -> int:
     machine = describe([OURS, "onnxruntime", "openvino"])
     kind = "texts_int8" if options.precision == ["int8"] else "texts"
     result = Result(kind=kind, machine=machine, how=how, body=report(records), records=records)
-    print(result.text())
-    if options.save:
-        result.save(options.save)
+    result.publish(options.save)
     return 0
 
 
