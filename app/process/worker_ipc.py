@@ -1,8 +1,8 @@
 """Commands that all workers of a server execute: the parent's side (WorkerBroadcast) and the workers' (WorkerChannel).
 
 The worker that received a request executes the command first; if it fails there, no other worker tries. Commands of one
-subject are executed one after the other. The last command of each subject is
-kept for workers that start later. The parent's side runs in a thread with its own event loop.
+subject are executed one after the other. The last command of each subject is kept for workers that start later. The
+parent's side runs in a thread with its own event loop.
 """
 
 from __future__ import annotations

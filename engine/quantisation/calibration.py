@@ -19,7 +19,7 @@ from engine.quantisation.equalisation import RANGED, equalising_factors
 from engine.quantisation.histogram import Affine, Histogram
 from engine.quantisation.layers import QuantisableLayer
 from engine.session import Session
-from engine.tensor import Array, Shape, TensorSpec
+from engine.tensor import Array, Shape, specs_of
 
 EVALUATED = 64
 """Most samples whose outputs are recorded, to compare those of a quantised network with them."""
@@ -155,7 +155,7 @@ def prepared(graph: RuntimeGraph, threads: int | None, inputs: Sequence[Array] =
     session = Session(graph, threads=threads, cache=None)
     session.prepare()
     if inputs and any(port.spec is None or None in port.spec.shape for port in graph.inputs):
-        session.prepare(specs=[TensorSpec(each.shape, each.dtype) for each in inputs])
+        session.prepare(specs=specs_of(inputs))
     return closing(session)
 
 

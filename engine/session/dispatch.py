@@ -20,7 +20,7 @@ from engine.graph.running.feeding import feed
 from engine.session.batches import Batches
 from engine.session.executor import Executor
 from engine.session.state import State
-from engine.tensor import Array, TensorSpec
+from engine.tensor import Array, TensorSpec, specs_of
 
 if TYPE_CHECKING:
     from engine.compiler.runtime.instance import AnyInstance
@@ -145,12 +145,12 @@ class Estimates:
         """
         if state is not None:
             arrays = state.joined(self._graph.inputs, inputs)
-            return Work(self._graph, [TensorSpec(array.shape, array.dtype) for array in arrays], 1)
+            return Work(self._graph, specs_of(arrays), 1)
         key = shapes_of(inputs)
         known = None if key is None else self._known.get(key)
         if known is None:
             arrays = feed(self._graph.inputs, inputs)
-            known = self._work_out([TensorSpec(array.shape, array.dtype) for array in arrays])
+            known = self._work_out(specs_of(arrays))
             if key is not None and self._batches.needs_no_compilation:
                 self._known.keep(key, known)
         return known

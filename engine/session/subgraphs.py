@@ -22,7 +22,7 @@ from engine.errors import (
 from engine.graph import RuntimeGraph
 from engine.graph.building.subgraphs import Subgraph
 from engine.limits import check_size
-from engine.tensor import TensorSpec
+from engine.tensor import TensorSpec, specs_of
 
 if TYPE_CHECKING:
     from engine.session.executor import Executor
@@ -87,7 +87,7 @@ class CompiledSubgraph:
         key = tuple([(each.shape, each.dtype) for each in arrays])
         is_compilable = self._is_compilable.get(key)
         if is_compilable is None:
-            specs = [TensorSpec(each.shape, each.dtype) for each in arrays]
+            specs = specs_of(arrays)
             if not self._returns_tensors(specs):
                 results = self._subgraph.run(arrays)  # unknown before a run whether its results are tensors
                 self._remember(key, all(type(each) is np.ndarray for each in results))

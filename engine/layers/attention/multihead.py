@@ -37,7 +37,7 @@ from engine.layers.shape.permute import Permute, Transpose
 from engine.layers.shape.shape import Flatten, Reshape, Unflatten, Unsqueeze
 from engine.layers.shape.split import Chunk, Split
 from engine.promotion import Category, dtype_category, promote_types
-from engine.tensor import Array, Shape, TensorSpec, format_shape, product
+from engine.tensor import Array, Shape, TensorSpec, format_shape, product, specs_of
 
 ATTENDED: Final = "attended"
 WEIGHTS: Final = "weights"
@@ -111,7 +111,7 @@ class MultiheadAttention(Composite):
         bias_k: Array | None = None,
         bias_v: Array | None = None,
     ) -> Any:
-        specs = [TensorSpec(each.shape, each.dtype) for each in operands]
+        specs = specs_of(operands)
         arrangement = self._arrangement(specs)
         sequences = self._sequences(specs, arrangement)
         masks = self._open_masks(specs, sequences, arrangement)

@@ -18,7 +18,7 @@ from engine.layers.operands.axes import checked_axis, replaced, sizes
 from engine.layers.operands.fitting import check_category, check_shape
 from engine.layers.operands.precision import working_dtype
 from engine.promotion import cast
-from engine.tensor import Array, Number, Shape, TensorSpec, format_shape
+from engine.tensor import Array, Number, Shape, TensorSpec, format_shape, specs_of
 
 
 class _Scatter(Layer):
@@ -115,7 +115,7 @@ class _IndexWrite(Layer):
 
     def _places(self, input: Array, index: Array, source: Array) -> tuple[Array, Array]:
         """Return positions in the flattened input, and their source elements."""
-        self._spec(*(TensorSpec(each.shape, each.dtype) for each in (input, index, source)))
+        self._spec(*specs_of((input, index, source)))
         axis, target = self._target(input.shape, index.shape)
         shape = np.atleast_1d(input).shape
         index = counted(index, shape[axis], self.counts_back)

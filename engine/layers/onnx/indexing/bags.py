@@ -15,7 +15,7 @@ from engine.layers.indexing.selection import counted
 from engine.layers.operands.fitting import check_shape
 from engine.limits import check_size
 from engine.promotion import cast
-from engine.tensor import Array, TensorSpec, format_shape
+from engine.tensor import Array, TensorSpec, format_shape, specs_of
 
 _POOLS: Final[dict[str, Callable[..., Array]]] = {"sum": np.sum, "mean": np.mean, "max": np.max}
 
@@ -57,7 +57,7 @@ class EmbeddingBags(Layer):
 
     def forward(self, weight: Array, indices: Array, bounds: Array, per_sample_weights: Array | None = None) -> Array:
         operands = (weight, indices, bounds, *([] if per_sample_weights is None else [per_sample_weights]))
-        shape = self.infer(*(TensorSpec(each.shape, each.dtype) for each in operands)).shape
+        shape = self.infer(*specs_of(operands)).shape
         check_size(shape, weight.dtype)
         found = np.zeros(shape, weight.dtype)
         for k in cancellable(range(shape[0])):
